@@ -1,0 +1,73 @@
+# Every target works on a machine that has only Python 3.11 or newer: it makes .venv, installs what it
+# needs at the versions of requirements.lock, and installs again only when pyproject.toml or the lock change.
+
+PYTHON  ?= python3
+WORKERS ?= $(shell getconf _NPROCESSORS_ONLN)
+
+VENV := .venv
+BIN  := $(VENV)/bin
+PIP  := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock
+
+# One thread a worker (oversubscribed cores slow small tensors down tenfold), no display, and a fresh
+# numba cache (it does not see changes in functions imported from other files).
+PYTEST = cache=$$(mktemp -d) && trap 'rm -rf "$$cache"' EXIT && \
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MPLBACKEND=Agg NUMBA_CACHE_DIR="$$cache" \
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+.PHONY: help demo test test-all lint format docs bench clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make demo      fit the models on bundled data and write report.html"
+	@echo "make test      the tests that take seconds"
+	@echo "make test-all  all tests but those that need a GPU"
+	@echo "make lint      ruff, mypy, import-linter"
+	@echo "make format    let ruff rewrite what it can"
+	@echo "make docs      build docs/_build/html; warnings are errors"
+	@echo "make bench     ours beside the peers, printed as ratios"
+	@echo "make clean     remove what the other targets made, but not .venv or runs"
+
+demo: $(VENV)/.installed
+	$(BIN)/benthic demo
+
+test: $(VENV)/.installed-dev
+	@$(PYTEST) -m "not slow and not gpu"
+
+test-all: $(VENV)/.installed-dev
+	@$(PYTEST) -m "not gpu"
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.installed-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/.installed-docs
+	MPLBACKEND=Agg $(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
+
+bench: $(VENV)/.installed-bench
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf docs/_build docs/auto_examples docs/api docs/sg_execution_times.rst
+	rm -rf build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis report.html
+	find benthic tests benchmarks docs examples -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Benthic needs Python 3.11 or newer; set PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+
+# The pinned torch goes first and alone, so that no later step may choose another build of it.
+$(VENV)/.installed: pyproject.toml requirements.lock | $(BIN)/python
+	$(PIP) torch==2.13.0
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.installed-%: $(VENV)/.installed
+	$(PIP) --editable '.[$*]'
+	@touch $@

@@ -1,0 +1,1 @@
+"""What is measured on an accelerator; needs only torch, numpy, scipy, scikit-learn, numba and safetensors."""

@@ -1,0 +1,1 @@
+"""What every model is made of: the contract, arrays in and out, schemas, the catalogue, model files."""

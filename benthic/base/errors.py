@@ -1,0 +1,39 @@
+"""Errors that say what was wrong, where, and what would work."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class InvalidInput(ValueError):
+    """The data or a setting cannot be used; the message says why and what would work."""
+
+
+class ModelFileError(ValueError):
+    """A model file or checkpoint is truncated, damaged, foreign or too new."""
+
+
+class NonFiniteLoss(RuntimeError):
+    """Training met a loss that is not a number; the message names step, cause and last good checkpoint."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Training was stopped by the user after its state was saved; the message says how to go on."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else "interrupted"
+
+
+def nearest(name: str, choices: Iterable[str]) -> str:
+    """A hint for a misspelled name, ready to append to a message.
+
+    >>> nearest("GausianMixture", ["VAE", "GaussianMixture"])
+    "; did you mean 'GaussianMixture'?"
+    >>> nearest("zebra", ["VAE"])
+    ''
+    """
+    options = list(choices)
+    folded = {option.lower(): option for option in options}
+    close = difflib.get_close_matches(name.lower(), list(folded), n=1, cutoff=0.6)
+    return f"; did you mean {folded[close[0]]!r}?" if close else ""

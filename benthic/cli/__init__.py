@@ -1,0 +1,1 @@
+"""The command line: it knows the catalogue and the contract, and no model by name."""

@@ -1,0 +1,177 @@
+"""The pictures that fit a model: chosen by what it can do and what its data are."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benthic.base.files import write_atomic
+from benthic.base.schema import is_frame, to_arrow
+from benthic.cli.inputs import Inputs
+from benthic.metrics.judging import answers_of
+from benthic.pictures.canvas import png
+from benthic.pictures.curves import loss_curve, roc_curve
+from benthic.pictures.grids import image_grid, scatter_map
+from benthic.pictures.marginals import marginals
+from benthic.pictures.plane import box_around, density_map, side_by_side
+from benthic.pictures.predictions import confusion, predicted_against_true
+
+_SHOWN = 2000  # rows drawn in a picture
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure with a file name, a title and a sentence that says what to see in it."""
+
+    name: str
+    title: str
+    caption: str
+    figure: Any
+
+    def png(self) -> bytes:
+        """The picture on a transparent ground, so that it suits a light and a dark page."""
+        self.figure.patch.set_alpha(0)
+        for axes in self.figure.axes:
+            axes.patch.set_alpha(0)
+            for side in ("top", "right"):
+                axes.spines[side].set_visible(False)
+        return png(self.figure, dpi=130)
+
+    def save(self, folder: Path) -> None:
+        """Write it on white paper as a file of its own."""
+        self.figure.patch.set(facecolor="white", alpha=1)
+        write_atomic(folder / f"{self.name}.png", png(self.figure))
+
+
+def pictures_of(model: Any, rows: Inputs, seed: int = 0) -> list[Picture]:
+    """What to look at first; rows: those the model is judged on."""
+    rows = rows.some(_SHOWN, seed)
+    found: list[Picture] = []
+    answers = answers_of(model)
+    if answers == "classes":
+        found += _of_classes(model, rows)
+    elif answers == "numbers":
+        found += _of_numbers(model, rows)
+    if hasattr(model, "sample"):
+        found += _of_samples(model, rows, seed)
+    if hasattr(model, "encode"):
+        found += _of_codes(model, rows)
+    if "X" in inspect.signature(getattr(model, "plot", len)).parameters:
+        text = (inspect.getdoc(model.plot) or "").splitlines()[0]
+        found.append(Picture("model", "The model", text, model.plot(rows.X)))
+    history = getattr(model, "history_", None)
+    if history and len(history) > 1:
+        text = "The loss after every pass over the data; it should fall and level off."
+        found.append(Picture("loss", "Training", text, loss_curve(history)))
+    return found
+
+
+def _of_classes(model: Any, rows: Inputs) -> list[Picture]:
+    if rows.y is None:
+        return []
+    names = rows.classes if len(rows.classes) == len(model.classes_) else ()
+    shown = np.array(names) if names else model.classes_
+    table = np.asarray(model.predict_proba(rows.X))
+    codes = {label: k for k, label in enumerate(model.classes_.tolist())}
+    truth = np.array([str(shown[codes[v]]) if v in codes else str(v) for v in rows.y.tolist()])
+    labels = np.array([str(name) for name in shown])
+    found = [
+        Picture(
+            "confusion",
+            "Confusion",
+            "True classes down, answers across; everything off the diagonal is a mistake.",
+            confusion(truth, labels[table.argmax(1)], labels.tolist()),
+        )
+    ]
+    if len(np.unique(truth)) > 1 and np.isin(labels, truth).all():
+        text = "How many of a class are found for how many false alarms; the area is in brackets, 1 is perfect."
+        found.insert(0, Picture("roc", "ROC curves", text, roc_curve(truth, table, labels)))
+    return found
+
+
+def _of_numbers(model: Any, rows: Inputs) -> list[Picture]:
+    if rows.y is None:
+        return []
+    text = "Each row is a point; on the dashed line the answer is right."
+    figure = predicted_against_true(rows.y, np.asarray(model.predict(rows.X)))
+    return [Picture("predictions", "Predicted against true", text, figure)]
+
+
+def _of_samples(model: Any, rows: Inputs, seed: int) -> list[Picture]:
+    if rows.image is not None and not is_frame(rows.X):
+        drawn = np.asarray(model.sample(40, seed=seed))
+        text = "New examples drawn from the model; none of them is in the data."
+        return [Picture("samples", "Samples", text, image_grid(_images(drawn, rows)))]
+    drawn = model.sample(min(rows.rows, _SHOWN), seed=seed)
+    if not is_frame(drawn) and np.ndim(drawn) == 2 and np.shape(drawn)[1] == 2:
+        text = "The rows the model is judged on and as many new ones drawn from it."
+        found = [Picture("samples", "Samples", text, side_by_side(rows.X, np.asarray(drawn), ("data", "samples")))]
+        return [*found, *_of_density(model, np.asarray(rows.X))]
+    text = "Every column of the data and of as many rows drawn from the model; the two should overlap."
+    new, real = _by_name(drawn, rows), _by_name(rows.X, rows)
+    return [Picture("samples", "Samples", text, marginals({name: real[name] for name in new}, new))]
+
+
+def _of_density(model: Any, points: np.ndarray) -> list[Picture]:
+    if not hasattr(model, "log_prob"):
+        return []
+    from benthic.pictures.canvas import new_figure
+
+    figure, axes = new_figure(4.4, 3.8)
+    density_map(axes, model.log_prob, box_around(points))
+    axes.scatter(points[:, 0], points[:, 1], s=2, color="k", alpha=0.25, linewidth=0)
+    text = "The density the model learned (strong color is likely), with the rows it is judged on."
+    return [Picture("density", "Density", text, figure)]
+
+
+def _of_codes(model: Any, rows: Inputs) -> list[Picture]:
+    codes = np.asarray(model.encode(rows.X))
+    plane = _principal(codes)
+    labels = rows.y if rows.y is not None and len(np.unique(rows.y)) <= 20 else None
+    text = "Each row by its code" + ("" if codes.shape[1] <= 2 else ", seen from where codes differ most")
+    text += "; colors are the target, which the model never saw." if labels is not None else "."
+    found = [Picture("latent", "Latent map", text, scatter_map(plane, labels))]
+    if rows.image is not None and not is_frame(rows.X):
+        some = rows.X[:10]
+        pairs = np.concatenate([_images(some, rows), _images(np.asarray(model.reconstruct(some)), rows)])
+        text = "Above as given, below what is left after going through the code."
+        found.append(Picture("reconstructions", "Reconstructions", text, image_grid(pairs, columns=len(some))))
+    return found
+
+
+def _principal(codes: np.ndarray) -> np.ndarray:
+    """Codes along the two directions in which they differ most."""
+    if codes.shape[1] <= 2:
+        return codes
+    centered = codes - codes.mean(0)
+    return np.asarray(centered @ np.linalg.svd(centered, full_matrices=False)[2][:2].T)
+
+
+def _images(values: np.ndarray, rows: Inputs) -> np.ndarray:
+    values = np.asarray(values)
+    if values.ndim == 4:
+        return np.clip(values, 0, 1) if values.shape[1] == 3 else values
+    return values.reshape(len(values), *(rows.image or ()))
+
+
+def _by_name(values: Any, rows: Inputs) -> dict[str, Any]:
+    if is_frame(values):
+        table = to_arrow(values)
+        return {name: _values(table.column(name)) for name in table.column_names}
+    flat = np.asarray(values).reshape(len(values), -1)
+    names = rows.columns if len(rows.columns) == flat.shape[1] else [f"x{j}" for j in range(flat.shape[1])]
+    return {name: flat[:, j].tolist() for j, name in enumerate(names)}
+
+
+def _values(column: Any) -> list[Any]:
+    """A column as a list; dates as years, so that they can be counted in bins."""
+    import pyarrow as pa
+
+    if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
+        seconds = column.cast(pa.timestamp("s"), safe=False).cast(pa.int64()).to_pylist()
+        return [None if second is None else 1970 + second / 31_556_952 for second in seconds]
+    return list((column.cast(pa.int64()) if pa.types.is_temporal(column.type) else column).to_pylist())

@@ -1,0 +1,82 @@
+"""Tables and arrays out: CSV, Parquet or NPY by the ending of the file, CSV on stdout without one."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benthic.base.errors import InvalidInput
+from benthic.base.files import write_atomic
+from benthic.base.schema import is_frame, to_arrow
+from benthic.cli.failure import Usage
+
+ENDINGS = (".csv", ".parquet", ".npy")
+
+
+def check_ending(out: Path | None) -> None:
+    """Refuse an unknown ending before any work is done."""
+    if out is not None and out.suffix.lower() not in ENDINGS:
+        raise Usage(f"--out {out}: the ending decides the format; use one of {', '.join(ENDINGS)}")
+
+
+def write(values: Any, out: Path | None, columns: Sequence[str] = ()) -> None:
+    """Write a frame, or an array (n, *event) under the given column names."""
+    if out is not None and out.suffix.lower() == ".npy":
+        write_atomic(out, _npy(values))
+        return
+    table = to_arrow(values) if is_frame(values) else _table(np.asarray(values), columns)
+    if out is None:
+        sys.stdout.write(_csv(table).decode())
+        sys.stdout.flush()
+    elif out.suffix.lower() == ".csv":
+        write_atomic(out, _csv(table))
+    else:
+        import pyarrow.parquet as pq
+
+        buffer = io.BytesIO()
+        pq.write_table(table, buffer)
+        write_atomic(out, buffer.getvalue())
+
+
+def _table(values: np.ndarray, columns: Sequence[str]) -> Any:
+    import pyarrow as pa
+
+    rows = values.reshape(len(values), -1)
+    names = list(columns) if len(columns) == rows.shape[1] else [f"x{j}" for j in range(rows.shape[1])]
+    return pa.table(
+        {name: pa.array(rows[:, j].tolist() if rows.dtype == object else rows[:, j]) for j, name in enumerate(names)}
+    )
+
+
+def _csv(table: Any) -> bytes:
+    import pyarrow as pa
+    from pyarrow import csv
+
+    plain = {
+        name: column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    }
+    buffer = io.BytesIO()
+    csv.write_csv(pa.table(plain), buffer)
+    return buffer.getvalue()
+
+
+def _npy(values: Any) -> bytes:
+    array = values
+    if is_frame(values):
+        table = to_arrow(values)
+        columns = [column.to_numpy() for column in table.columns]
+        odd = [
+            name for name, column in zip(table.column_names, columns, strict=True) if column.dtype.kind not in "biuf"
+        ]
+        if odd:
+            raise InvalidInput(f"an NPY file holds numbers, but {odd[0]!r} is not one; write .csv or .parquet")
+        array = np.column_stack(columns)
+    buffer = io.BytesIO()
+    np.save(buffer, np.asarray(array), allow_pickle=False)
+    return buffer.getvalue()

@@ -1,0 +1,104 @@
+"""What ``predict``, ``sample`` and ``evaluate`` do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benthic.base.catalogue import catalogue
+from benthic.cli import outputs
+from benthic.cli.console import as_json, table
+from benthic.cli.failure import Usage
+from benthic.cli.inputs import Inputs, rows_for
+from benthic.cli.runs import Config, model_of
+from benthic.data.bundled import names
+from benthic.metrics.judging import Measure, answers_of, measures
+
+# the tasks whose models have a verb
+_TASKS = {"predict": {"classify", "regress", "cluster"}, "predict_proba": {"classify"}, "sample": {"generate"}}
+
+
+def predict(run: Path, data: str, out: Path | None, proba: bool) -> None:
+    """Write the answers for every row."""
+    outputs.check_ending(out)
+    model, config = model_of(run)
+    verb = "predict_proba" if proba else "predict"
+    _needs(model, verb, "give probabilities" if proba else "predict")
+    rows = _rows(model, config, data, None, need_y=False)
+    answer = np.asarray(getattr(model, verb)(rows.X))
+    if proba:
+        columns = [f"p({label})" for label in getattr(model, "classes_", range(answer.shape[1]))]
+    else:
+        columns = ["prediction"] if answer.ndim == 1 else [f"prediction_{k}" for k in range(answer.shape[1])]
+    outputs.write(answer, out, columns)
+
+
+def sample(run: Path, n: int, seed: int | None, out: Path | None) -> None:
+    """Write new examples."""
+    outputs.check_ending(out)
+    model, config = model_of(run)
+    _needs(model, "sample", "sample")
+    outputs.write(model.sample(n, seed=seed), out, config.columns if config else ())
+
+
+def evaluate(run: Path, data: str, target: str | None, json: bool) -> None:
+    """Print how good the model is on the rows."""
+    model, config = model_of(run)
+    supervised = answers_of(model) is not None
+    rows = _rows(model, config, data, target, need_y=supervised)
+    if supervised and rows.y is None:
+        raise Usage(f"{type(model).__name__} is judged by its answers; name the true ones with --target COL")
+    found = measures(model, rows.X, rows.y if supervised else None)
+    if json:
+        as_json({"run": str(run), "model": type(model).__name__, "data": data, **judged(found, rows.rows)})
+    else:
+        print_measures(found, f"{type(model).__name__} on {rows.rows} rows of {rows.name}")
+
+
+def judged(found: list[Measure], rows: int) -> dict[str, Any]:
+    """Measures for a program."""
+    numbers = {
+        m.name: {"value": m.value, "stderr": m.stderr, "better": m.better}
+        | ({"kind": m.kind, "bound": m.bound} if m.kind else {})
+        for m in found
+    }
+    return {"rows": rows, "metrics": numbers}
+
+
+def print_measures(found: list[Measure], title: str) -> None:
+    """Measures for a person."""
+    rows = [(label(m), f"{m.value:.5g}", f"± {m.stderr:.2g}" if m.stderr == m.stderr else "", note(m)) for m in found]
+    table(("measure", "value", "standard error", ""), rows, title)
+
+
+def label(measure: Measure) -> str:
+    """The name of a measure for a person."""
+    return measure.name.replace("_", " ") + (f", {measure.kind}" if measure.kind else "")
+
+
+def note(measure: Measure) -> str:
+    """Which way is better, and what a bound means."""
+    bound = {
+        "lower": "a lower bound, nats",
+        "upper": "an upper bound, nats",
+        "exact": "nats",
+        "estimate": "nats",
+    }
+    return ", ".join(filter(None, (f"{measure.better} is better", bound.get(measure.bound, ""))))
+
+
+def _rows(model: Any, config: Config | None, data: str, target: Any, *, need_y: bool) -> Inputs:
+    if config is None or (data in names() and data != config.data):
+        return rows_for(model, data, target, (), need_y=need_y)
+    return rows_for(model, data, config.target if target is None else target, config.drop, need_y=need_y)
+
+
+def _needs(model: Any, verb: str, words: str) -> None:
+    if hasattr(model, verb):
+        return
+    name = type(model).__name__
+    can = [v for v in ("predict", "predict_proba", "sample", "transform", "impute", "log_prob") if hasattr(model, v)]
+    others = [entry.name for entry in catalogue().values() if _TASKS[verb] & set(entry.tasks)]
+    raise Usage(f"{name} does not {words}; it can {', '.join(can)}; {verb} is what {', '.join(others)} have")

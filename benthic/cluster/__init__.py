@@ -1,0 +1,1 @@
+"""Grouping rows that are alike."""

@@ -1,0 +1,1 @@
+"""Probability distributions: families, densities and what can be computed with them."""

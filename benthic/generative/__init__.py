@@ -1,0 +1,1 @@
+"""Models that generate: autoencoders and what follows."""

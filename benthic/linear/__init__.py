@@ -1,0 +1,1 @@
+"""Models whose scores are linear in the features."""

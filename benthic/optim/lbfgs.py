@@ -1,0 +1,117 @@
+"""Limited-memory BFGS: the curvature seen so far as a value, and a plain minimizer on top of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from benthic.optim.linesearch import Search
+
+Inverse = Callable[[Tensor], Tensor]
+Objective = Callable[[Tensor], tuple[float, Tensor]]
+
+
+@dataclass(frozen=True)
+class Memory:
+    r"""The last pairs of steps s and gradient changes y; ``inverse`` applies their quasi-Newton inverse.
+
+    .. math:: H_{i+1} = (I - \rho s y^T) H_i (I - \rho y s^T) + \rho s s^T, \qquad \rho = 1 / y^T s
+
+    Nocedal, 1980; two-loop recursion of Liu & Nocedal, 1989. Pairs without positive curvature are left out,
+    so the inverse stays positive definite.
+
+    size: pairs kept. steps, changes: tensors of one shape, oldest first.
+
+    >>> memory = Memory().add(torch.tensor([1.0]), torch.tensor([4.0]))
+    >>> memory.inverse(torch.tensor([8.0]))
+    tensor([2.])
+    """
+
+    size: int = 10
+    steps: tuple[Tensor, ...] = ()
+    changes: tuple[Tensor, ...] = ()
+
+    def add(self, step: Tensor, change: Tensor) -> Memory:
+        """The memory with one more pair, without the oldest if it is full."""
+        if not float(_dot(step, change)) > 1e-14 * float(step.norm() * change.norm()):
+            return self
+        return Memory(self.size, (*self.steps, step)[-self.size :], (*self.changes, change)[-self.size :])
+
+    def inverse(self, gradient: Tensor, start: Inverse | None = None) -> Tensor:
+        """The inverse Hessian estimate times ``gradient``.
+
+        start: the estimate before any pair is seen; without it the last pair gives a multiple of the identity.
+        """
+        q = gradient.clone()
+        coefficients = []
+        for s, y in zip(reversed(self.steps), reversed(self.changes), strict=True):
+            alpha = _dot(s, q) / _dot(s, y)
+            coefficients.append(alpha)
+            q -= alpha * y
+        r = q * self._scale() if start is None else start(q)
+        for s, y, alpha in zip(self.steps, self.changes, reversed(coefficients), strict=True):
+            r = r + s * (alpha - _dot(y, r) / _dot(s, y))
+        return r
+
+    def _scale(self) -> float:
+        if not self.steps:
+            return 1.0
+        s, y = self.steps[-1], self.changes[-1]
+        return float(_dot(s, y) / _dot(y, y))
+
+
+class Minimum(NamedTuple):
+    """Where a minimizer stopped: the point, its value and gradient, steps taken, and whether it converged."""
+
+    point: Tensor
+    value: float
+    gradient: Tensor
+    iterations: int
+    converged: bool
+
+
+def minimize(
+    function: Objective,
+    start: Tensor,
+    *,
+    tol: float = 1e-8,
+    max_iter: int = 200,
+    size: int = 10,
+    inverse: Inverse | None = None,
+) -> Minimum:
+    """A minimum of a smooth function by L-BFGS with backtracking.
+
+    function: maps a point to its value and gradient. inverse: a preconditioner, the estimate of the inverse
+    Hessian to start from. Stops when no entry of the gradient exceeds ``tol``.
+
+    >>> bowl = lambda x: (float(((x - 3) ** 2).sum()), 2 * (x - 3))
+    >>> minimize(bowl, torch.zeros(2)).point
+    tensor([3., 3.])
+    """
+    point, memory = start.clone(), Memory(size)
+    value, gradient = function(point)
+    for iteration in range(max_iter):
+        if float(gradient.abs().max()) <= tol:
+            return Minimum(point, value, gradient, iteration, True)
+        direction = -memory.inverse(gradient, inverse)
+        noise = 10 * torch.finfo(point.dtype).eps * abs(value)
+        search = Search(value, float(_dot(gradient, direction)), noise=noise)
+        while True:
+            trial = point + search.step * direction
+            found, slope = function(trial)
+            if search.accepts(found):
+                break
+            search = search.shorter(found)
+            if search.exhausted:
+                return Minimum(point, value, gradient, iteration, False)
+        memory = memory.add(trial - point, slope - gradient)
+        point, value, gradient = trial, found, slope
+    return Minimum(point, value, gradient, max_iter, float(gradient.abs().max()) <= tol)
+
+
+def _dot(a: Tensor, b: Tensor) -> Tensor:
+    return torch.dot(a.reshape(-1), b.reshape(-1))

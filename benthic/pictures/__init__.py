@@ -1,0 +1,1 @@
+"""Pictures everyone shares; each function returns a matplotlib figure."""

@@ -1,0 +1,123 @@
+"""Checkpoints: everything a run needs to go on as if it had never stopped, in files that are whole or absent."""
+
+from __future__ import annotations
+
+import errno
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benthic.base.errors import InvalidInput, ModelFileError
+from benthic.base.files import remove_stale, write_atomic
+from benthic.base.modelfile import dumps, load_tree
+from benthic.training.distributed import World
+from benthic.training.trainer import Checkpoint
+
+_SHARE = 0.02  # writing takes at most this part of the run's time
+
+
+class CheckpointFolder:
+    """The checkpoints of one run: written now and then, the newest few kept, the newest readable one read."""
+
+    def __init__(self, setting: Checkpoint, world: World) -> None:
+        self.setting, self.world = setting, world
+        self.folder = Path(setting.folder) / "checkpoints"
+        self._last = time.perf_counter()
+        self._wait = setting.every_seconds
+        if world.first:
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                remove_stale(self.folder)
+                write_atomic(self.folder / ".writable", b"")
+                (self.folder / ".writable").unlink()
+            except OSError as error:
+                raise InvalidInput(
+                    f"checkpoint folder {self.folder} cannot be written ({error.strerror}); choose another"
+                ) from error
+        world.wait()
+
+    def due(self, step: int) -> bool:
+        """Whether it is time to write; with several processes the step count decides, so that all agree."""
+        if self.setting.every_steps is not None:
+            return step % self.setting.every_steps == 0
+        if self.world.size > 1:
+            return step % 100 == 0 and self.world.agree(time.perf_counter() - self._last > self._wait)
+        return time.perf_counter() - self._last > self._wait
+
+    def write(self, state: dict[str, Any], step: int) -> Path:
+        """One more checkpoint; older ones beyond ``keep`` go only after it is safely there."""
+        path = self.folder / f"step-{step:010d}.safetensors"
+        start = time.perf_counter()
+        if self.world.first:
+            try:
+                write_atomic(path, dumps(state))
+            except OSError as error:
+                full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+                cause = "the disk is full" if full else error.strerror
+                kept = self.newest()
+                last = f"the last good checkpoint is {kept}" if kept else "there is no earlier checkpoint"
+                raise OSError(
+                    error.errno,
+                    f"checkpoint at step {step} could not be written to {self.folder}: {cause}; {last}",
+                ) from error
+            for old in self._all()[: -self.setting.keep]:
+                old.unlink(missing_ok=True)
+        self._last = time.perf_counter()
+        self._wait = max(self.setting.every_seconds, (self._last - start) / _SHARE)
+        return path
+
+    def newest(self) -> Path | None:
+        """The file of the newest checkpoint."""
+        found = self._all()
+        return found[-1] if found else None
+
+    def read(self) -> dict[str, Any] | None:
+        """The newest checkpoint, or None; an unreadable one is passed over for the one before it."""
+        for path in reversed(self._all()):
+            try:
+                return dict(load_tree(path))
+            except ModelFileError:
+                if path == self._all()[0]:
+                    raise
+        return None
+
+    def _all(self) -> list[Path]:
+        return sorted(self.folder.glob("step-*.safetensors"))
+
+
+def stored_seed(setting: Checkpoint | None) -> int | None:
+    """The seed of the run in a folder, so that a resumed run without ``random_state`` draws the same."""
+    if setting is None:
+        return None
+    state = CheckpointFolder(setting, World()).read()
+    return None if state is None else int(state["seed"])
+
+
+def random_states(device: torch.device) -> dict[str, torch.Tensor]:
+    """The state of torch's default generators that training draws from."""
+    states = {"cpu": torch.random.get_rng_state()}
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    return states
+
+
+def restore_random(states: dict[str, torch.Tensor], device: torch.device) -> None:
+    """The inverse of ``random_states``."""
+    torch.random.set_rng_state(states["cpu"].cpu())
+    if device.type == "cuda" and "cuda" in states:
+        torch.cuda.set_rng_state(states["cuda"].cpu(), device)
+
+
+def surroundings(world: World) -> dict[str, Any]:
+    """What bit-exactness depends on besides the state: versions, threads, processes."""
+    return {
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "threads": torch.get_num_threads(),
+        "processes": world.size,
+    }

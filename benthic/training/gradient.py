@@ -1,0 +1,228 @@
+"""Learners that descend a gradient: one player or several, each with its own optimizer."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from benthic.data.batch import Batch
+from benthic.optim.build import optimizer_of
+from benthic.optim.schedules import constant, schedule_of
+from benthic.training.distributed import World
+from benthic.training.learner import Again, Info, Learner, Stats, clone, total_weight
+from benthic.training.trainer import Trainer
+
+Objective = Callable[[Batch], Tensor]
+
+
+class Player:
+    """A network with the optimizer, clipping and averaging that train it.
+
+    objective: the loss summed over a batch, weights applied. l2: see ``optimizer_of``.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        objective: Objective,
+        trainer: Trainer,
+        *,
+        l2: float = 0.0,
+        lr: float | None = None,
+    ) -> None:
+        self.network = network
+        self.objective = objective
+        self.lr = lr or trainer.lr or 1e-3
+        self.optimizer = optimizer_of(trainer.optimizer or "adam", network.parameters(), self.lr, l2)
+        self.parameters = [p for p in network.parameters() if p.requires_grad]
+        self.clip = trainer.clip
+        self.decay = trainer.ema
+        self.average = clone(dict(network.state_dict())) if self.decay else None
+        self._schedule = schedule_of(trainer.schedule)
+        self.scheduled = self._schedule is not constant
+
+    def set_rate(self, step: int, total: int) -> None:
+        """The learning rate of this step, of ``total``."""
+        rate = self.lr * self._schedule(step, total)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+
+    @property
+    def rate(self) -> float:
+        """The current learning rate."""
+        return float(self.optimizer.param_groups[0]["lr"])
+
+    def step(self) -> None:
+        """One step of the optimizer on the gradients that stand, then the average follows."""
+        if self.clip is not None:
+            torch.nn.utils.clip_grad_norm_(self.parameters, self.clip, foreach=True)
+        self.optimizer.step()
+        if self.average is not None and self.decay is not None:
+            self._follow(self.average, self.decay)
+
+    @torch.no_grad()
+    def _follow(self, average: dict[str, Tensor], decay: float) -> None:
+        for name, value in self.network.state_dict().items():
+            if value.is_floating_point():
+                average[name].lerp_(value, 1.0 - decay)
+            else:
+                average[name].copy_(value)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Weights, buffers, optimizer state and average."""
+        return {
+            "network": dict(self.network.state_dict()),
+            "optimizer": self.optimizer.state_dict(),
+            "average": self.average,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """The inverse of ``state_dict``."""
+        self.network.load_state_dict(state["network"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.average = clone(state["average"])
+
+
+class _Loss(nn.Module):
+    """A player's objective as a module, so that DDP sees the call that uses its network."""
+
+    def __init__(self, player: Player) -> None:
+        super().__init__()
+        self.network = player.network
+        self._objective = player.objective
+
+    def forward(self, batch: Batch) -> Tensor:
+        return self._objective(batch)
+
+
+class GradientLearner(Learner):
+    """Players taking turns by phase; one player with one phase is ordinary training."""
+
+    scope = "batch"
+
+    def __init__(
+        self,
+        players: Mapping[str, Player],
+        trainer: Trainer,
+        *,
+        phases: tuple[str, ...] | None = None,
+        world: World | None = None,
+    ) -> None:
+        self.players = dict(players)
+        self.phases = phases or tuple(players)
+        self.world = world or World()
+        self._autocast = trainer.precision == "bf16"
+        self._device = next(iter(players.values())).parameters[0].device
+        self._reads = self._device.type == "cpu"
+        self._scales: dict[float, Tensor] = {}
+        self._losses: dict[str, Any] = {name: player.objective for name, player in players.items()}
+        if self.world.size > 1:
+            ids = [self._device.index] if self._device.type == "cuda" else None
+            self._losses = {
+                name: DistributedDataParallel(_Loss(player), device_ids=ids) for name, player in players.items()
+            }
+        self.last_part = True
+
+    def begin(self, phase: str) -> None:
+        """Clear the player's gradients; the other players' weights are not touched by its backward."""
+        player = self.players[phase]
+        if len(self.players) > 1:
+            for name, other in self.players.items():
+                for parameter in other.parameters:
+                    parameter.requires_grad_(name == phase)
+        for parameter in player.parameters:
+            parameter.grad = None
+
+    def statistics(self, batch: Batch, phase: str, scale: float) -> Stats:
+        """Add this batch's gradient to ``.grad`` and report the summed loss."""
+        loss_of = self._losses[phase]
+        if self.world.size > 1 and not self.last_part:
+            with loss_of.no_sync():
+                return self._backward(loss_of, batch, scale)
+        return self._backward(loss_of, batch, scale)
+
+    def _backward(self, loss_of: Any, batch: Batch, scale: float) -> Stats:
+        if self._autocast:
+            with torch.autocast(self._device.type, torch.bfloat16):
+                loss = loss_of(batch)
+        else:
+            loss = loss_of(batch)
+        # the scale enters as the seed of the backward pass: no extra multiplication in the graph
+        seed = self._scales.get(scale)
+        if seed is None or seed.dtype != loss.dtype:
+            if len(self._scales) > 64:
+                self._scales.clear()
+            seed = self._scales[scale] = torch.tensor(scale, dtype=loss.dtype, device=loss.device)
+        loss.backward(seed)
+        return Stats(total_weight(batch), {"loss": loss.detach()})
+
+    def update(self, stats: Stats, phase: str, again: Again) -> Info:
+        """Step the player; on the CPU the loss is read here, elsewhere it stays where it is."""
+        self.players[phase].step()
+        loss = stats.sums["loss"]
+        return Info(loss.item() if self._reads else loss, weight=stats.weight)
+
+    @torch.no_grad()
+    def evaluate(self, batch: Batch) -> Stats:
+        """The first player's summed loss in evaluation mode, with averaged weights if there are any."""
+        player = self.players[self.phases[0]]
+        player.network.eval()
+        kept = clone(dict(player.network.state_dict())) if player.average is not None else None
+        if player.average is not None:
+            player.network.load_state_dict(player.average)
+        loss = player.objective(batch).detach()
+        if kept is not None:
+            player.network.load_state_dict(kept)
+        player.network.train()
+        return Stats(total_weight(batch), {"loss": loss})
+
+    def state_dict(self) -> dict[str, Any]:
+        """Every player's state."""
+        return {name: player.state_dict() for name, player in self.players.items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """The inverse of ``state_dict``."""
+        for name, player in self.players.items():
+            player.load_state_dict(state[name])
+
+    def best_state(self) -> dict[str, Any]:
+        """Every player's weights and average; the optimizer is of no more use."""
+        return {
+            name: clone({"network": dict(p.network.state_dict()), "average": p.average})
+            for name, p in self.players.items()
+        }
+
+    def load_best(self, state: Mapping[str, Any]) -> None:
+        """The inverse of ``best_state``."""
+        for name, player in self.players.items():
+            player.network.load_state_dict(state[name]["network"])
+            player.average = clone(state[name]["average"])
+
+    def finish(self) -> None:
+        """Averaged weights take their place; gradients are dropped."""
+        for player in self.players.values():
+            if player.average is not None:
+                player.network.load_state_dict(player.average)
+            player.optimizer.zero_grad(set_to_none=True)
+            for parameter in player.parameters:
+                parameter.requires_grad_(True)
+            player.network.eval()
+
+
+def compiled(network: nn.Module, wanted: bool) -> Callable[..., Any]:
+    """The network's call, compiled where asked for and possible; the network itself stays as it is."""
+    if not wanted:
+        return network
+    on_cpu = next(network.parameters()).device.type == "cpu"
+    if sys.platform == "win32" or (on_cpu and not any(shutil.which(c) for c in ("g++", "c++", "clang++"))):
+        warnings.warn("compile=True, but no C++ compiler was found; training goes on uncompiled", stacklevel=2)
+        return network
+    call: Callable[..., Any] = torch.compile(network)
+    return call

@@ -1,0 +1,354 @@
+"""The one loop: sum statistics over a batch or a pass, update, and keep the run safe."""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benthic.base.errors import Interrupted, InvalidInput, NonFiniteLoss
+from benthic.data.batch import Batch
+from benthic.training.callbacks import JsonLog, Progress
+from benthic.training.checkpoint import CheckpointFolder, random_states, restore_random, surroundings
+from benthic.training.distributed import World
+from benthic.training.feed import Feed, Part, split
+from benthic.training.gradient import GradientLearner
+from benthic.training.learner import Info, Learner, Stats
+from benthic.training.trainer import Trainer
+
+_CHECK_EVERY = 16  # on an accelerator the loss is read this often, so that the host runs ahead
+
+
+@dataclass
+class Loop:
+    """One run of training: where it stands, and how it goes on.
+
+    seed: decides the order of batches. device: where the learner works. title: for the progress bar.
+    """
+
+    learner: Learner
+    feed: Feed
+    trainer: Trainer
+    seed: int
+    device: torch.device
+    title: str = "fit"
+    validation: Feed | None = None
+    world: World = field(default_factory=World)
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0
+    loss_sum: Any = 0.0  # a float, or a float64 tensor on an accelerator
+    weight_sum: float = 0.0
+    history: list[dict[str, Any]] = field(default_factory=list)
+    best: dict[str, Any] = field(default_factory=dict)
+    done: bool = False
+
+    def __post_init__(self) -> None:
+        self._stop_asked = False
+        self._stopping = self.trainer.stopping
+        self._folder = CheckpointFolder(s, self.world) if (s := self.trainer.saving) else None
+        self._callbacks = [*self.trainer.callbacks] if self.world.first else []
+        if self._folder and self.world.first:
+            self._callbacks.append(JsonLog(Path(self._folder.setting.folder) / "metrics.jsonl"))
+        self._on_step = [c.on_step for c in self._callbacks if hasattr(c, "on_step")]
+        self._players = self.learner.players if isinstance(self.learner, GradientLearner) else {}
+        self._scheduled = [player for player in self._players.values() if player.scheduled]
+        self._reads = self.device.type == "cpu"
+        self._total = self.total_steps or 0
+        self.loss_sum = self._zero()
+        if self._scheduled and not self._total:
+            raise InvalidInput("a schedule needs to know the length of the run; give the trainer steps")
+
+    # -- the run -------------------------------------------------------------------------------------
+
+    @property
+    def total_steps(self) -> int | None:
+        """Updates in the whole run, where known."""
+        if self.trainer.steps is not None:
+            return self.trainer.steps
+        per_epoch = 1 if self.learner.scope == "pass" else self.feed.batches
+        return None if per_epoch is None or self.trainer.epochs is None else per_epoch * self.trainer.epochs
+
+    def rate(self) -> float | None:
+        """The current learning rate of the first player."""
+        return next(iter(self._players.values())).rate if self._players else None
+
+    def run(self) -> Loop:
+        """Train to the end of the budget, from the newest checkpoint if the trainer says so."""
+        if self.trainer.resume:
+            self._resume()
+        progress = Progress(self.title, self.trainer.verbose and self.world.first)
+        self._tell("on_start")
+        try:
+            with self._gentle_interrupt():
+                if not self.done:
+                    (self._passes if self.learner.scope == "pass" else self._epochs)(progress)
+        finally:
+            progress.close()
+            self._tell("on_end")
+        if self._folder and not self.done:
+            self._save(done=True)
+        if self.best.get("state") is not None:
+            self.learner.load_best(self.best["state"])
+        self.learner.finish()
+        return self
+
+    def _epochs(self, progress: Progress) -> None:
+        limit = self.trainer.steps if self.trainer.steps is not None else math.inf
+        epochs = self.trainer.epochs if self.trainer.epochs is not None else math.inf
+        while self.epoch < epochs and self.step < limit:
+            before = self.step
+            for part in self.feed.open(self.epoch, self.batch):
+                self._one_batch(part)
+                if progress.due():
+                    progress.show(self.step, self.total_steps, self._mean_loss(), self.epoch)
+                if self._stop_asked:
+                    self._interrupt()
+                if self.step >= limit:
+                    break
+                if self._folder and self._folder.due(self.step):
+                    self._save()
+            if self.step == before and self.batch == 0:
+                raise InvalidInput("the data source gave no batch; it is empty or its open() is exhausted")
+            if self._end_epoch():
+                break
+
+    def _one_batch(self, part: Part) -> None:
+        learner, batch = self.learner, part.batch
+        phase = learner.phases[self.step % len(learner.phases)]
+        for player in self._scheduled:
+            player.set_rate(self.step, self._total)
+        learner.begin(phase)
+        scale = self.world.size / part.weight
+        if self.trainer.accumulate == 1:
+            stats = learner.statistics(batch, phase, scale)
+        else:
+            stats = self._accumulated(batch, phase, scale)
+        if self.world.size > 1:
+            stats = self.world.sum_stats(stats)
+        info = learner.update(stats, phase, self._again)
+        self.step += 1
+        self.batch += 1
+        self.loss_sum += info.loss
+        self.weight_sum += info.weight
+        # a sum that is not finite stays so, hence an accelerator need not be asked at every step
+        if (self._reads or self.step % _CHECK_EVERY == 0) and not math.isfinite(self.loss_sum):
+            self._fail(self._mean_loss(), batch)
+        for call in self._on_step:
+            call(self, info)
+
+    def _accumulated(self, batch: Batch, phase: str, scale: float) -> Stats:
+        """The same statistics taken over several small batches; only the last one exchanges gradients."""
+        learner, parts = self.learner, split(batch, self.trainer.accumulate)
+        total: Stats | None = None
+        for i, piece in enumerate(parts):
+            if isinstance(learner, GradientLearner):
+                learner.last_part = i == len(parts) - 1
+            stats = learner.statistics(piece, phase, scale)
+            total = stats if total is None else total.__iadd__(stats)
+        if total is None:
+            raise InvalidInput("a batch without rows")
+        return total
+
+    def _passes(self, progress: Progress) -> None:
+        limit = self.trainer.steps or self.trainer.epochs or math.inf
+        while self.step < limit:
+            phase = self.learner.phases[self.step % len(self.learner.phases)]
+            self.learner.begin(phase)
+            stats = self._again(partial(self.learner.statistics, phase=phase, scale=1.0))
+            info = self.learner.update(stats, phase, self._again)
+            self.step += 1
+            self.epoch += 1
+            loss = info.mean()
+            if not math.isfinite(loss):
+                self._fail(loss, None)
+            self._log(info)
+            if progress.due():
+                progress.show(self.step, self.total_steps, loss, self.epoch - 1)
+            if info.done:
+                break
+            if self._stop_asked:
+                self._interrupt()
+            if self._folder and self._folder.due(self.step):
+                self._save()
+
+    def _again(self, function: Callable[[Batch], Stats]) -> Stats:
+        """``function`` summed over all data and all processes."""
+        total: Stats | None = None
+        for part in self.feed.open(0):
+            stats = function(part.batch)
+            total = stats if total is None else total.__iadd__(stats)
+        if total is None:
+            raise InvalidInput("the data source gave no batch; it is empty or its open() is exhausted")
+        return self.world.sum_stats(total)
+
+    # -- epochs ----------------------------------------------------------------------------------------
+
+    def _end_epoch(self) -> bool:
+        """Log the epoch; True when early stopping ends the run."""
+        loss = self._mean_loss()
+        if not math.isfinite(loss):
+            self._fail(loss, None)
+        logs: dict[str, float] = {}
+        if self.validation is not None:
+            held = self._validate(self.validation)
+            logs["val_loss"] = held
+        watched = logs.get("val_loss", loss)
+        self.epoch += 1
+        self.batch = 0
+        self.loss_sum, self.weight_sum = self._zero(), 0.0
+        self._log(Info(loss, logs=logs))
+        return self._stopping is not None and self._judge(watched)
+
+    def _zero(self, value: float = 0.0) -> Any:
+        """A running sum: a number, or where reading is slow a float64 tensor that is added to in place."""
+        return value if self._reads else torch.tensor(value, dtype=torch.float64, device=self.device)
+
+    def _mean_loss(self) -> float:
+        return float(self.loss_sum) / max(self.weight_sum, 1e-300)
+
+    def _validate(self, feed: Feed) -> float:
+        total = Stats(0.0, {})
+        for part in feed.open(0):
+            total += self.learner.evaluate(part.batch)
+        total = self.world.sum_stats(total)
+        return float(total["loss"]) / total.weight
+
+    def _judge(self, loss: float) -> bool:
+        stopping = self._stopping
+        if stopping is None:
+            return False
+        if not self.best or loss < self.best["loss"] - stopping.min_delta:
+            self.best = {"loss": loss, "epoch": self.epoch, "state": self.learner.best_state()}
+            return False
+        return bool(self.epoch - self.best["epoch"] >= stopping.patience)
+
+    def _log(self, info: Info) -> None:
+        logs = {"epoch": self.epoch, "step": self.step, "loss": info.mean(), **(info.logs or {})}
+        rate = self.rate()
+        if rate is not None:
+            logs["lr"] = rate
+        self.history.append(logs)
+        self._tell("on_epoch", logs)
+
+    def _tell(self, moment: str, *args: Any) -> None:
+        for callback in self._callbacks:
+            method = getattr(callback, moment, None)
+            if method is not None:
+                method(self, *args)
+
+    # -- safety ----------------------------------------------------------------------------------------
+
+    def _fail(self, loss: float, batch: Batch | None) -> None:
+        kept = self._folder.newest() if self._folder else None
+        where = f"the last good checkpoint is {kept}" if kept else "no checkpoint was written"
+        cause = "the learning rate is likely too high or a column is badly scaled"
+        if batch is not None and not bool(torch.isfinite(batch.X).all()):
+            cause = "the batch itself holds values that are not finite"
+        rate = self.rate()
+        tip = f"try lr={rate / 10:.1g} or clip=1.0" if rate else "rescale the data"
+        raise NonFiniteLoss(
+            f"{self.title}: the loss became {loss} at step {self.step} (epoch {self.epoch + 1}); "
+            f"{cause}; {tip}; {where}"
+        )
+
+    @contextmanager
+    def _gentle_interrupt(self) -> Iterator[None]:
+        """Ctrl-C asks the loop to stop after the current update; a second one stops at once."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = signal.getsignal(signal.SIGINT)
+        if before not in (signal.default_int_handler, signal.SIG_DFL):
+            yield
+            return
+
+        def ask(number: int, frame: Any) -> None:
+            if self._stop_asked:
+                raise KeyboardInterrupt
+            self._stop_asked = True
+
+        signal.signal(signal.SIGINT, ask)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _interrupt(self) -> None:
+        if self._folder is None:
+            raise Interrupted(
+                f"{self.title}: stopped at step {self.step}; nothing was saved, because the trainer has no "
+                "checkpoint folder (Trainer(checkpoint='runs/name') keeps one)"
+            )
+        path = self._save()
+        folder = self._folder.setting.folder
+        raise Interrupted(
+            f"{self.title}: stopped at step {self.step} and saved {path}; go on with `benthic resume {folder}` "
+            f"or Trainer(checkpoint={folder!r}, resume=True)"
+        )
+
+    def _save(self, done: bool = False) -> Path | None:
+        if self._folder is None:
+            return None
+        self.done = done
+        state = {
+            "step": self.step,
+            "epoch": self.epoch,
+            "batch": self.batch,
+            "loss_sum": float(self.loss_sum),
+            "weight_sum": self.weight_sum,
+            "history": self.history,
+            "best": self.best,
+            "done": done,
+            "seed": self.seed,
+            "rows": self.feed.rows,
+            "batch_size": self.feed.batch_size,
+            "learner": self.learner.state_dict(),
+            "random": self.world.gather(random_states(self.device)),
+            "surroundings": surroundings(self.world),
+        }
+        return self._folder.write(state, self.step)
+
+    def _resume(self) -> None:
+        state = self._folder.read() if self._folder else None
+        if state is None:
+            return
+        self._check_same_run(state)
+        for name in ("step", "epoch", "batch", "loss_sum", "weight_sum", "history", "best", "done", "seed"):
+            setattr(self, name, state[name])
+        self.loss_sum = self._zero(self.loss_sum)
+        self.learner.load_state_dict(state["learner"])
+        states: Sequence[Any] = state["random"]
+        restore_random(states[min(self.world.rank, len(states) - 1)], self.device)
+        if self.done and self.total_steps is not None and self.step < self.total_steps and not self._stopped_early():
+            self.done = False  # the budget was raised: go on from where the run ended
+
+    def _stopped_early(self) -> bool:
+        if self._stopping is None or not self.best:
+            return False
+        return bool(self.epoch - self.best["epoch"] >= self._stopping.patience)
+
+    def _check_same_run(self, state: dict[str, Any]) -> None:
+        for name, now in (("rows", self.feed.rows), ("batch_size", self.feed.batch_size)):
+            if state[name] != now:
+                raise InvalidInput(
+                    f"{self.title}: the run was started with {name} {state[name]}, now it is {now}; resume with the "
+                    "same data and settings, or start a new run folder"
+                )
+        now_here, then = surroundings(self.world), state["surroundings"]
+        changed = [f"{key} {then[key]} → {value}" for key, value in now_here.items() if then[key] != value]
+        if changed:
+            warnings.warn(
+                f"{self.title}: resuming under other conditions ({', '.join(changed)}); the result is right, but not "
+                "bit-identical to an unbroken run",
+                stacklevel=2,
+            )

@@ -1,0 +1,1 @@
+"""What a fitted density or generator is good for: filling gaps, finding oddities, drawing under conditions."""

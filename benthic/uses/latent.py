@@ -1,0 +1,62 @@
+"""Drawing the missing part of a row from a latent-variable model, given the rest of it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+class Latent(Protocol):
+    """What the sampler asks of a model."""
+
+    latent_dim: int
+
+    def posterior(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and log-variance of q(z|x)."""
+
+    def log_likelihood(self, x: Tensor, z: Tensor) -> Tensor:
+        """log p(x|z)."""
+
+    def mean(self, z: Tensor) -> Tensor:
+        """E[x|z]."""
+
+    def emit(self, z: Tensor, generator: torch.Generator) -> Tensor:
+        """A draw of x given z."""
+
+
+@torch.no_grad()
+def fill(model: Latent, X: Tensor, generator: torch.Generator, steps: int = 60) -> tuple[Tensor, Tensor]:
+    """A draw of the gaps of ``X`` given the rest, and the mean of the decoder over the later half of the chain.
+
+    Metropolis within Gibbs (Mattei & Frellsen, 2018): z is proposed from q(z|x) and accepted so that the
+    chain has p(z, x_missing | x_observed) as its law; then the gaps are redrawn from p(x|z).
+
+    X: (n, d) with NaN for gaps. Returns two (n, d) tensors without gaps.
+    """
+    gaps = torch.isnan(X)
+
+    def normal() -> Tensor:
+        return torch.randn(len(X), model.latent_dim, generator=generator, dtype=X.dtype).to(X.device)
+
+    z = normal()
+    x = torch.where(gaps, model.emit(z, generator), X)
+    total, kept = torch.zeros_like(x), 0
+    for step in range(steps):
+        mean, log_var = model.posterior(x)
+        noise = normal()
+        proposal = mean + torch.exp(0.5 * log_var) * noise
+        gain = _log_weight(model, x, proposal, mean, log_var) - _log_weight(model, x, z, mean, log_var)
+        uniform = torch.rand(len(X), generator=generator, dtype=X.dtype).to(X.device)
+        z = torch.where((torch.log(uniform) < gain)[:, None], proposal, z)
+        x = torch.where(gaps, model.emit(z, generator), X)
+        if step >= steps // 2:
+            total, kept = total + model.mean(z), kept + 1
+    return x, torch.where(gaps, total / kept, X)
+
+
+def _log_weight(model: Latent, x: Tensor, z: Tensor, mean: Tensor, log_var: Tensor) -> Tensor:
+    """log p(x, z) − log q(z|x), up to what is the same for every z."""
+    log_q = -0.5 * ((z - mean).square() * torch.exp(-log_var)).sum(-1)
+    return model.log_likelihood(x, z) - 0.5 * z.square().sum(-1) - log_q

@@ -1,0 +1,42 @@
+"""``impute`` and ``anomaly`` for any model with a likelihood."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from benthic.base.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from benthic.base.capabilities import HasDensity as _Host
+else:
+    _Host = object
+
+
+class Uses(_Host):
+    """Adds ``impute`` and ``anomaly``; a subclass gives ``_impute(X)`` for rows with NaN."""
+
+    def _impute(self, X: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def impute(self, X: Any) -> Any:
+        """``X`` with every NaN replaced by its expectation given the rest of its row."""
+        tensor, origin = self._arrive(X, "impute", missing=True)
+        gaps = torch.isnan(tensor)
+        if not bool(gaps.any()):
+            return self._data_out(tensor, origin)
+        filled = self._impute(tensor).to(tensor)
+        return self._data_out(torch.where(gaps, filled, tensor), origin)
+
+    def anomaly(self, X: Any) -> Any:
+        """How strange each row is, (n,): its negative log-likelihood; larger is stranger."""
+        return -self.likelihood(X).value
+
+
+def conditions(given: Tensor, n: int) -> Tensor:
+    """Rows with NaN to fill, one for each of ``n`` draws; a single row is repeated."""
+    if len(given) not in (1, n):
+        raise InvalidInput(f"given has {len(given)} rows for {n} draws; pass one row or {n}")
+    return given.expand(n, -1) if len(given) == 1 else given

@@ -1,0 +1,114 @@
+"""A run that was stopped, however it was stopped, ends like one that was not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import begin, call
+
+# about a second of training, with a checkpoint every few milliseconds
+FIT = (
+    *("fit", "MLPClassifier", "digits", "--set", "random_state=0", "--set", "trainer.steps=1500"),
+    *("--set", "trainer.checkpoint.every_steps=50", "--set", "hidden_layer_sizes=(32,)", "--set", "dropout=0.1"),
+)
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("unbroken") / "run"
+    call(*FIT, "--out", folder).ok()
+    return folder
+
+
+def model(run: Path) -> bytes:
+    return (run / "model.safetensors").read_bytes()
+
+
+def training(run: Path) -> list[str]:
+    return [line for line in (run / "metrics.jsonl").read_text().splitlines() if '"split"' not in line]
+
+
+def stop(run: Path, number: int, folder: Path) -> tuple[str, int]:
+    """Begin the fit, and send a signal when it has written its second checkpoint."""
+    process = begin(*FIT, "--out", run, folder=folder)
+    deadline = time.monotonic() + 120
+    while len(list(run.glob("checkpoints/step-*.safetensors"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.002)
+    os.kill(process.pid, number)
+    _, err = process.communicate(timeout=120)
+    return err, process.returncode
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["kill -9", "ctrl-c"])
+def test_a_stopped_run_ends_bit_identical(number, unbroken, tmp_path):
+    run = tmp_path / "run"
+    err, code = stop(run, number, tmp_path)
+    assert not (run / "model.safetensors").exists()
+    if number == signal.SIGINT:
+        assert code == 130
+        assert f"benthic resume {run}" in err
+        assert "Traceback" not in err
+    facts = call("show", run, "--json").ok().json
+    assert facts["state"] == "unfinished"
+    assert facts["last"] is None or facts["last"]["step"] < 1500
+    unfinished = call("predict", run, "digits")
+    assert (unfinished.code, "benthic resume" in unfinished.err) == (2, True)
+    found = call("resume", run, "--json").ok().json
+    assert found["state"] == "finished"
+    assert model(run) == model(unbroken)
+    assert training(run) == training(unbroken)
+    assert (run / "report.html").exists()
+
+
+def test_without_a_checkpoint_a_run_starts_again(unbroken, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    shutil.copy(unbroken / "config.yaml", run)
+    assert call("show", run, "--json").ok().json["state"] == "begun"
+    call("resume", run).ok()
+    assert model(run) == model(unbroken)
+
+
+def test_only_what_is_missing_is_made_again(unbroken, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(unbroken, run)
+    (run / "report.html").unlink()
+    (run / "checkpoints").rename(tmp_path / "away")  # nothing is trained again
+    written = (run / "model.safetensors").stat().st_mtime_ns
+    call("resume", run).ok()
+    assert (run / "report.html").exists()
+    assert (run / "model.safetensors").stat().st_mtime_ns == written
+    assert not (run / "checkpoints").exists()
+
+
+def test_a_finished_run_says_so(unbroken):
+    before = {path: path.stat().st_mtime_ns for path in unbroken.rglob("*") if path.is_file()}
+    answer = call("resume", unbroken).ok()
+    assert "finished" in answer.err
+    assert call("resume", unbroken, "--json").ok().json["state"] == "finished"
+    assert before == {path: path.stat().st_mtime_ns for path in unbroken.rglob("*") if path.is_file()}
+
+
+def test_a_run_moves_with_its_folder(unbroken, tmp_path):
+    run = tmp_path / "elsewhere"
+    shutil.copytree(unbroken, run)
+    for name in ("report.html", "model.safetensors"):
+        (run / name).unlink()
+    call("resume", run).ok()  # from the last checkpoint, which now lies elsewhere
+    assert model(run) == model(unbroken)
+
+
+def test_a_damaged_config_is_one_line(unbroken, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    for text, words in (("model: [", "not readable"), ("3", "does not describe a run")):
+        (run / "config.yaml").write_text(text)
+        answer = call("resume", run)
+        assert answer.code == 1
+        assert words in answer.err

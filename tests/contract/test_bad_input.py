@@ -1,0 +1,169 @@
+"""Wrong input gets one clear sentence, for every model of the catalogue, and loses nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import torch
+
+import benthic
+from tests.contract.conftest import X, fitted, make, targets
+
+NAMES = list(benthic.catalogue())
+PICKY = [n for n in NAMES if "missing" not in benthic.catalogue()[n].data]
+
+
+def refuses(name, rows, words, y=None, error=ValueError):
+    y = targets(name) if y is None else y
+    with pytest.raises(error, match=words) as caught:
+        make(name).fit(rows, y)
+    text = str(caught.value)
+    assert text.startswith(f"{name}.fit: "), text
+    assert "Traceback" not in text and len(text) < 500
+
+
+@pytest.mark.parametrize("as_tensor", [False, True])
+@pytest.mark.parametrize("name", PICKY)
+def test_nan_names_the_column_and_who_accepts_it(name, as_tensor):
+    rows = X.copy()
+    rows[3, 2] = np.nan
+    refuses(name, torch.tensor(rows) if as_tensor else rows, "NaN: 1 in column 2.*GaussianMixture")
+
+
+@pytest.mark.parametrize("name", PICKY)
+def test_nan_in_a_frame_names_the_column(name):
+    rows = pd.DataFrame(X, columns=["age", "height", "mass", "dose"])
+    rows.loc[4, "age"] = None
+    refuses(name, rows, "NaN: 1 in column 'age'")
+
+
+@pytest.mark.parametrize("as_tensor", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda r: np.where(r == r.max(), np.inf, r), "infinity"),
+        (lambda r: r * 1e300, "squares overflow"),
+        (lambda r: r[:0], "0 sample"),
+        (lambda r: r[:, :0], "0 feature"),
+        (lambda r: r[:, 0], "Expected 2D array, got 1D array|Reshape your data"),
+        (lambda r: r + 1j, "Complex data not supported"),
+    ],
+    ids=["inf", "huge", "empty", "no columns", "one dimension", "complex"],
+)
+def test_unusable_numbers(name, change, words, as_tensor):
+    rows = change(X.copy())
+    y = targets(name)
+    y = None if y is None else y[: len(rows)]
+    refuses(name, torch.tensor(rows) if as_tensor else rows, words, y)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_strings_in_a_numeric_array(name):
+    rows = X.astype(object)
+    rows[0, 0] = "many"
+    refuses(name, rows, "could not convert string to float|many")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sparse_matrices(name):
+    refuses(name, scipy.sparse.csr_matrix(X), "[Ss]parse", error=TypeError)
+    refuses(name, torch.tensor(X).to_sparse(), "[Ss]parse", error=TypeError)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_table_of_text_alone(name):
+    words = [f"free text number {i} that says nothing" for i in range(len(X))]
+    refuses(name, pd.DataFrame({"note": words, "remark": words[::-1]}), "note.*remark|every column")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_one_shot_iterator(name):
+    refuses(name, (row for row in X), "one-shot iterator")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
+def test_wrong_number_of_features_later(name, kind):
+    model = fitted(name)
+    for verb in ("predict", "transform", "likelihood", "predict_proba"):
+        if hasattr(model, verb):
+            with pytest.raises(ValueError, match=f"{name}.{verb}: X has 3 features, but {name} is expecting 4"):
+                getattr(model, verb)(kind(X[:, :3]))
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if targets(n) is not None])
+def test_targets_of_another_length_or_none(name):
+    refuses(name, X, "inconsistent numbers of samples: \\[120, 119\\]", targets(name)[:-1])
+    with pytest.raises(ValueError, match="requires y to be passed"):
+        make(name).fit(X)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if "classify" in benthic.catalogue()[n].tasks])
+def test_one_class(name):
+    refuses(name, X, "only one class, 1", np.ones(len(X), dtype=int))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_row(name):
+    y = targets(name)
+    tasks = benthic.catalogue()[name].tasks
+    if "classify" in tasks:
+        refuses(name, X[:1], "one class", y[:1])
+    elif name == "GaussianMixture":
+        refuses(name, X[:1], "1 row|n_samples = 1|components")
+    else:
+        model = make(name).fit(X[:1], None if y is None else y[:1])
+        assert model.n_features_in_ == 4
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_constant_columns_are_no_trouble(name):
+    rows = X.copy()
+    rows[:, 1] = 3.0
+    model = make(name).fit(rows, targets(name))
+    for verb in ("predict_proba", "predict", "transform"):
+        if hasattr(model, verb):
+            assert np.isfinite(getattr(model, verb)(rows)).all()
+    if hasattr(model, "likelihood"):
+        assert np.isfinite(model.likelihood(rows).value).all()
+
+
+WEIGHTED = [n for n in NAMES if "sample_weight" in benthic.catalogue()[n].cls.fit.__code__.co_varnames]
+
+
+@pytest.mark.parametrize("name", WEIGHTED)
+@pytest.mark.parametrize(
+    ("weight", "words"),
+    [
+        (-np.ones(120), "negative"),
+        (np.zeros(120), "zero everywhere|non-zero"),
+        (np.ones(5), "shape"),
+        (np.full(120, np.nan), "NaN"),
+    ],
+)
+def test_unusable_weights(name, weight, words):
+    for kind in (np.asarray, torch.tensor):
+        with pytest.raises(ValueError, match=words):
+            make(name).fit(X, targets(name), sample_weight=kind(weight))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_failed_fit_leaves_the_fitted_model_usable(name):
+    model = make(name).fit(X, targets(name))
+    verb = "predict" if hasattr(model, "predict") else "transform"
+    before = getattr(model, verb)(X)
+    with pytest.raises(ValueError, match="NaN|infinity"):
+        model.fit(np.full_like(X, np.inf), targets(name))
+    np.testing.assert_array_equal(getattr(model, verb)(X), before)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_not_fitted_yet(name):
+    model = make(name)
+    for verb in ("predict", "transform", "sample", "likelihood"):
+        if hasattr(model, verb):
+            with pytest.raises(Exception, match="not fitted yet"):
+                getattr(model, verb)(*((1,) if verb == "sample" else (X,)))

@@ -1,0 +1,226 @@
+"""A run that was killed and resumed ends bit-identical to one that was not."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import benthic
+from benthic.base.errors import Interrupted, InvalidInput
+from benthic.base.modelfile import load_tree
+from benthic.training.callbacks import Callback
+from benthic.training.checkpoint import CheckpointFolder
+from benthic.training.distributed import World
+from benthic.training.trainer import Checkpoint, Trainer
+from tests.training.problems import feed_of, linear_learner, regression, run, weights
+
+X = np.random.default_rng(0).normal(size=(300, 6)).astype(np.float32)
+y = (X[:, 0] + X[:, 1] ** 2 > 0.5).astype(int)
+
+
+class StopAt(Callback):
+    """Raise in the middle of training, as a crash would."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_step(self, moment, info):
+        if moment.step == self.step:
+            raise RuntimeError("crash")
+
+
+def settings(folder, **more):
+    return {
+        "epochs": 6,
+        "batch_size": 32,
+        "lr": 0.01,
+        "schedule": "warmup_cosine",
+        "ema": 0.9,
+        "clip": 1.0,
+        "checkpoint": {"folder": str(folder), "every_steps": 7},
+        **more,
+    }
+
+
+def mlp(folder, **more):
+    return benthic.MLPClassifier((16,), dropout=0.3, trainer=settings(folder, **more), random_state=1)
+
+
+def vae(folder, **more):
+    return benthic.VAE(2, hidden_layer_sizes=(16,), trainer=settings(folder, **more), random_state=1)
+
+
+def weights_of(model) -> dict[str, torch.Tensor]:
+    return model.network_.state_dict()
+
+
+@pytest.mark.parametrize("make", [mlp, vae])
+@pytest.mark.parametrize("crash", [8, 20, 36])
+def test_resume_in_the_middle_of_an_epoch_is_bit_exact(tmp_path, make, crash):
+    whole = make(tmp_path / "whole").fit(X, y)
+    with pytest.raises(RuntimeError, match="crash"):
+        make(tmp_path / "cut", callbacks=(StopAt(crash),)).fit(X, y)
+    resumed = make(tmp_path / "cut", resume=True).fit(X, y)
+    for name, value in weights_of(whole).items():
+        assert torch.equal(value, weights_of(resumed)[name]), name
+    assert resumed.history_ == whole.history_
+    assert (tmp_path / "cut/metrics.jsonl").read_text() == (tmp_path / "whole/metrics.jsonl").read_text()
+
+
+def test_early_stopping_survives_a_resume(tmp_path):
+    stopping = {"patience": 2, "fraction": 0.2}
+    whole = mlp(tmp_path / "whole", epochs=12, early_stopping=stopping).fit(X, y)
+    with pytest.raises(RuntimeError, match="crash"):
+        mlp(tmp_path / "cut", epochs=12, early_stopping=stopping, callbacks=(StopAt(22),)).fit(X, y)
+    resumed = mlp(tmp_path / "cut", epochs=12, early_stopping=stopping, resume=True).fit(X, y)
+    assert all(torch.equal(v, weights_of(resumed)[k]) for k, v in weights_of(whole).items())
+
+
+def test_a_run_without_random_state_resumes_with_its_own_seed(tmp_path):
+    first = benthic.MLPClassifier((8,), trainer=settings(tmp_path, callbacks=(StopAt(20),)))
+    with pytest.raises(RuntimeError, match="crash"):
+        first.fit(X, y)
+    seed = CheckpointFolder(Checkpoint(str(tmp_path)), World()).read()["seed"]
+    resumed = benthic.MLPClassifier((8,), trainer=settings(tmp_path, resume=True)).fit(X, y)
+    whole = benthic.MLPClassifier((8,), trainer=settings(tmp_path / "whole"), random_state=seed).fit(X, y)
+    assert all(torch.equal(v, weights_of(resumed)[k]) for k, v in weights_of(whole).items())
+
+
+def test_resume_without_a_checkpoint_starts_and_of_a_finished_run_ends_at_once(tmp_path):
+    model = mlp(tmp_path, resume=True).fit(X, y)
+    steps = []
+
+    class Count(Callback):
+        def on_step(self, moment, info):
+            steps.append(moment.step)
+
+    again = mlp(tmp_path, resume=True, callbacks=(Count(),)).fit(X, y)
+    assert steps == []
+    assert all(torch.equal(v, weights_of(again)[k]) for k, v in weights_of(model).items())
+
+
+def test_resume_with_other_data_is_refused(tmp_path):
+    mlp(tmp_path).fit(X, y)
+    with pytest.raises(InvalidInput, match="started with rows 300, now it is 200"):
+        mlp(tmp_path, resume=True).fit(X[:200], y[:200])
+
+
+def test_a_damaged_newest_checkpoint_is_passed_over(tmp_path):
+    mlp(tmp_path).fit(X, y)
+    files = sorted((tmp_path / "checkpoints").glob("step-*"))
+    assert len(files) == 2
+    files[-1].write_bytes(files[-1].read_bytes()[:-50])
+    assert load_tree(files[0])["step"] == CheckpointFolder(Checkpoint(str(tmp_path)), World()).read()["step"]
+
+
+def test_ctrl_c_finishes_the_step_saves_and_says_how_to_go_on(tmp_path):
+    class Press(Callback):
+        def on_step(self, moment, info):
+            if moment.step == 9:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    whole = mlp(tmp_path / "whole").fit(X, y)
+    with pytest.raises(Interrupted, match="stopped at step .* go on with `benthic resume"):
+        mlp(tmp_path / "cut", callbacks=(Press(),)).fit(X, y)
+    resumed = mlp(tmp_path / "cut", resume=True).fit(X, y)
+    assert all(torch.equal(v, weights_of(resumed)[k]) for k, v in weights_of(whole).items())
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_training(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    with pytest.raises(InvalidInput, match="cannot be written"):
+        mlp(blocked).fit(X, y)
+
+
+def test_a_full_disk_keeps_the_last_good_checkpoint(tmp_path, monkeypatch):
+    import benthic.training.checkpoint as module
+
+    real, count = module.write_atomic, [0]
+
+    def full(path, data):
+        count[0] += 1
+        if count[0] == 4:  # the probe, then two checkpoints, then no space
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(path, data)
+
+    monkeypatch.setattr(module, "write_atomic", full)
+    with pytest.raises(OSError, match="the disk is full; the last good checkpoint is .*step-0000000014"):
+        mlp(tmp_path).fit(X, y)
+    monkeypatch.undo()
+    assert CheckpointFolder(Checkpoint(str(tmp_path)), World()).read()["step"] == 14
+
+
+def test_checkpoints_by_time_take_a_small_share(tmp_path):
+    trainer = Trainer(epochs=1, checkpoint={"folder": str(tmp_path), "every_seconds": 0.0})
+    folder = CheckpointFolder(trainer.saving, World())
+    start = time.perf_counter()
+    folder.write({"a": np.zeros(100_000)}, 1)
+    cost = time.perf_counter() - start
+    assert not folder.due(2)
+    assert folder._wait >= 0.9 * cost / 0.02
+
+
+def test_pass_learners_resume_too(tmp_path):
+    batch = regression()
+    trainer = Trainer(epochs=3, batch_size=16, lr=0.01, checkpoint={"folder": str(tmp_path), "every_steps": 1})
+    learner = linear_learner(trainer)
+    run(learner, feed_of(batch, trainer), trainer)
+    again = linear_learner(trainer)
+    run(again, feed_of(batch, trainer), Trainer(**{**trainer.to_tree(), "resume": True}))
+    np.testing.assert_array_equal(weights(again), weights(learner))
+
+
+KILLED = """
+import sys, numpy as np, benthic
+rng = np.random.default_rng(0)
+X = rng.normal(size=(400, 5)).astype(np.float32); y = (X[:, 0] > 0).astype(int)
+model = benthic.MLPClassifier((16,), dropout=0.2, random_state=3, trainer=dict(
+    epochs=60, batch_size=16, lr=0.01, checkpoint=dict(folder=sys.argv[1], every_steps=1), resume=True))
+model.fit(X, y).save(sys.argv[1] + "/model.safetensors")
+"""
+
+
+def _start(folder: Path) -> subprocess.Popen:
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen([sys.executable, "-c", KILLED, str(folder)], env=env)
+
+
+def test_kill_minus_nine_at_random_moments(tmp_path):
+    assert _start(tmp_path / "whole").wait() == 0
+    cut, rng = tmp_path / "cut", random.Random(0)
+    kills = 0
+    while kills < 4:
+        process = _start(cut)
+        before = _newest(cut)
+        while process.poll() is None and _newest(cut) <= before + rng.randint(20, 250):
+            time.sleep(0.002)
+        if process.poll() is not None:
+            break
+        process.kill()
+        process.wait()
+        kills += 1
+        for file in (cut / "checkpoints").glob("step-*.safetensors"):
+            load_tree(file)  # never unreadable
+    assert kills >= 3
+    assert _start(cut).wait() == 0
+    assert (cut / "model.safetensors").read_bytes() != b""
+    a, b = benthic.load(tmp_path / "whole/model.safetensors"), benthic.load(cut / "model.safetensors")
+    assert all(torch.equal(v, weights_of(b)[k]) for k, v in weights_of(a).items())
+    assert not list((cut / "checkpoints").glob(".*partial"))
+
+
+def _newest(folder: Path) -> int:
+    steps = [int(p.stem.split("-")[1]) for p in (folder / "checkpoints").glob("step-*.safetensors")]
+    return max(steps, default=0)
