@@ -163,7 +163,7 @@ def _nan_text(estimator: Any, X: Tensor) -> str:
     return (
         f"Input X contains NaN: {int(counts[first])} in {_column(estimator, first)}; impute them, or use "
         + " or ".join(others)
-        + ", which accepts missing values"
+        + ", which accept missing values"
     )
 
 

@@ -39,7 +39,7 @@ tr:last-child td { border-bottom: 0; }
 th {
   color: var(--soft); font-weight: 600; font-size: .8rem; text-transform: uppercase; letter-spacing: .05em;
 }
-td.number, td:last-child:not(:nth-child(3)) { white-space: nowrap; }
+td.number { white-space: nowrap; }
 td.number b { font-weight: 650; }
 td.number span { color: var(--soft); }
 details { margin: 2rem 0 0; }

@@ -43,7 +43,7 @@ class Chapter:
         """Rows of the table for one model."""
         name = model if isinstance(model, str) else type(model).__name__
         for i, m in enumerate(found):
-            spent = f"{seconds:.1f} s" if i == 0 else ""
+            spent = f"{seconds:.1f}\u00a0s" if i == 0 else ""
             self.rows.append((name, data, label(m), Number(m.value, m.stderr), note(m), spent))
 
 
@@ -238,7 +238,7 @@ def _likelihoods(chapter: Chapter, model: Any, X: np.ndarray, seconds: float, ki
         bits = bits_per_dimension(nats, X.shape[1], level=1 / 17)
         m = Measure("log_likelihood", nats.value, nats.stderr, "higher", found.kind, found.bound)
         remark = f"{'lower bound' if found.bound == 'lower' else found.bound}; {_short(bits)} bits a pixel"
-        spent = f"{seconds:.1f} s" if i == 0 else ""
+        spent = f"{seconds:.1f}\u00a0s" if i == 0 else ""
         chapter.rows.append((name, "digits", label(m), Number(m.value, m.stderr), remark, spent))
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-
 _BLOCK_ROWS = 1 << 13
 
 

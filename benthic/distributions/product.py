@@ -22,7 +22,7 @@ class Group(NamedTuple):
 
     def open(self, flat: Tensor) -> Tensor:
         """This group's part of flat vectors (..., P) as (..., columns, statistics)."""
-        return flat[..., self.block].unflatten(-1, (len(self.columns), self.family.size))
+        return flat[..., self.block].reshape(*flat.shape[:-1], len(self.columns), self.family.size)
 
 
 class Rows(NamedTuple):

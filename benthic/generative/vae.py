@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import torch
@@ -152,7 +153,8 @@ class VAE(Uses, Encodes, Samples, HasDensity, NetworkEstimator):
             with speaking(self, "sample"):
                 known = conditions(known, n)
             drawn, _ = self._fill(known, noise)
-            return self._data_out(torch.where(torch.isnan(known), drawn.to(known), known), origin)
+            rows = torch.where(torch.isnan(known), drawn.to(known), known)
+            return self._data_out(rows, replace(origin, index=None))  # new rows have no labels
         self._check_draws(n)
         network = self._network_for_output()
         codes = draw_normal((n, self.latent_dim), next(network.parameters()), noise)

@@ -1,4 +1,4 @@
-"""What mixtures share: several starts one after another, and the choice of a component."""
+"""What mixtures share: enough rows, several starts one after another, and the choice of a component."""
 
 from __future__ import annotations
 
@@ -9,6 +9,20 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+from benthic.base.errors import InvalidInput
+from benthic.training.intake import Intake
+
+
+def check_rows(intake: Intake, n_components: int, least: int = 1) -> None:
+    """Refuse fewer rows (of positive weight) than components, or than ``least``."""
+    weight = intake.data.weight if intake.data is not None else None
+    rows = intake.rows if weight is None else int((weight > 0).sum())
+    if rows < max(least, n_components):
+        raise InvalidInput(
+            f"Expected n_samples >= n_components (and >= {least}) but got n_components = {n_components}, "
+            f"n_samples = {rows}; use fewer components or more rows"
+        )
 
 
 @dataclass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from benthic.mixture.common import choose
 from benthic.mixture.expanded import prepare
 from benthic.mixture.expectation import Blocks, Explicit, Workspace
 from benthic.mixture.missing import Conditional, differences, groups
@@ -83,7 +84,7 @@ def expectations(mixture: Gaussians, X: Tensor) -> Tensor:
 
 def draw(mixture: Gaussians, n: int, generator: torch.Generator) -> Tensor:
     """``n`` rows of the mixture, (n, d)."""
-    return _draw_from(mixture, _choose(mixture.weights.expand(n, -1), generator), generator)
+    return _draw_from(mixture, choose(mixture.weights.expand(n, -1), generator), generator)
 
 
 def draw_given(mixture: Gaussians, X: Tensor, generator: torch.Generator) -> Tensor:
@@ -93,7 +94,7 @@ def draw_given(mixture: Gaussians, X: Tensor, generator: torch.Generator) -> Ten
     observed columns differ from it (Matheron's rule; Doucet, 2010).
     """
     gaps = torch.isnan(X)
-    component = _choose(torch.softmax(log_joint(mixture, X).double(), 1), generator)
+    component = choose(torch.softmax(log_joint(mixture, X).double(), 1), generator)
     free = _draw_from(mixture, component, generator)
     if mixture.diagonal:
         return torch.where(gaps, free.to(X.dtype), X)
@@ -107,13 +108,6 @@ def draw_given(mixture: Gaussians, X: Tensor, generator: torch.Generator) -> Ten
             full = free[rows] + moved.gather(1, which)[:, 0]
             drawn[rows] = torch.where(gaps[rows], full.to(X.dtype), X[rows])
     return drawn
-
-
-def _choose(probabilities: Tensor, generator: torch.Generator) -> Tensor:
-    """One index a row, drawn by its probabilities (n, k)."""
-    level = torch.rand(len(probabilities), 1, generator=generator, dtype=torch.float64)
-    passed = torch.cumsum(probabilities, 1) < level.to(probabilities.device)
-    return passed.sum(1).clamp_(max=probabilities.shape[1] - 1)
 
 
 def _draw_from(mixture: Gaussians, component: Tensor, generator: torch.Generator) -> Tensor:

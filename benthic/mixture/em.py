@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from benthic.data.batch import Batch
+from benthic.mixture.common import Restarts
 from benthic.mixture.expanded import prepare
 from benthic.mixture.expectation import Blocks, Workspace
 from benthic.mixture.maximization import Floor, maximize, split_heaviest
@@ -24,8 +25,8 @@ Start = Callable[[int], Gaussians]
 class EM(Learner):
     """Dempster, Laird & Rubin, 1977; rows with gaps as in Ghahramani & Jordan, 1994.
 
-    start: the mixture that restart number i begins with, in float64 on the CPU. center: (d,) a point amid
-    the data. floor: least variances. dtype, device: of the rows.
+    start: the mixture that restart number i begins with, in float64 on the CPU. restarts: how many, and when
+    each ends. center: (d,) a point amid the data. floor: least variances. dtype, device: of the rows.
     """
 
     scope = "pass"
@@ -33,27 +34,21 @@ class EM(Learner):
     def __init__(
         self,
         start: Start,
+        restarts: Restarts,
         *,
-        restarts: int,
-        tol: float,
         reg_covar: float,
-        max_iter: int,
         center: Tensor,
         floor: Floor,
         dtype: torch.dtype,
         device: torch.device,
-        lower_bound: float = -math.inf,
     ) -> None:
-        self._start, self._restarts = start, restarts
-        self._tol, self._reg_covar, self._max_iter = tol, reg_covar, max_iter
+        self._start, self.restarts, self._reg_covar = start, restarts, reg_covar
         self._center, self._floor, self._dtype, self._device = center, floor, dtype, device
         self._scratch = Workspace(dtype, device)
         self._blocks: dict[bool, Blocks] = {}
         self._warned: set[str] = set()
-        self.restart, self.iteration, self.splits = 0, 0, 0
-        self.bound, self._previous = lower_bound, lower_bound
+        self._revivals = 0  # of dead components in this restart
         self.mixture = start(0)
-        self.best: dict[str, Any] = {}
 
     # -- the E step ------------------------------------------------------------------------------------
 
@@ -87,29 +82,29 @@ class EM(Learner):
     # -- the M step ------------------------------------------------------------------------------------
 
     def update(self, stats: Stats, phase: str, again: Again) -> Info:
-        """Maximize; stop a restart when the mean log-likelihood changes by less than ``tol``."""
+        """Maximize; stop a restart when the mean log-likelihood changes by less than its tolerance."""
         sums = {name: value.cpu() for name, value in stats.sums.items()}
         bound = float(sums["log_likelihood"]) / stats.weight
-        info = {"log_likelihood": bound, "restart": self.restart}
+        info = {"log_likelihood": bound, "restart": self.restarts.number}
         if not math.isfinite(bound):
             return Info(-bound, logs=info)
         found = maximize(self.mixture, sums, self._reg_covar, self._floor)
         self.mixture = found.mixture
-        self.iteration += 1
-        converged = abs(bound - self._previous) < self._tol
-        self.bound = self._previous = bound
+        ends = self.restarts.ends(bound)
         if found.narrow:
             self._warn_narrow(found.narrow)
-        if found.dead and self.splits < self.mixture.k and self.iteration < self._max_iter:
+        if found.dead and self._may_revive():
             self._revive(found.dead)
-        elif converged or self.iteration >= self._max_iter:
-            self._end_restart(converged)
-        return Info(-bound, done=self.restart == self._restarts, logs=info)
+        elif ends:
+            self._end_restart()
+        return Info(-bound, done=self.restarts.done, logs=info)
+
+    def _may_revive(self) -> bool:
+        return self._revivals < self.mixture.k and self.restarts.iteration < self.restarts.max_iter
 
     def _revive(self, dead: list[int]) -> None:
-        self.splits += len(dead)
+        self._revivals += len(dead)
         self.mixture = split_heaviest(self.mixture, dead)
-        self._previous = -math.inf
         self._warn(
             "dead",
             f"component {dead[0]} lost all its rows and was given half of the heaviest one; the start may be "
@@ -128,47 +123,30 @@ class EM(Learner):
             self._warned.add(kind)
             warnings.warn(f"GaussianMixture.fit: {text}", stacklevel=2)
 
-    def _end_restart(self, converged: bool) -> None:
-        self._keep_best(converged)
-        self.restart += 1
-        if self.restart < self._restarts:
-            self.mixture = self._start(self.restart)
-            self.iteration, self.splits = 0, 0
-            self.bound = self._previous = -math.inf
-
-    def _keep_best(self, converged: bool) -> None:
-        if not self.best or self.bound > self.best["bound"]:
-            self.best = {
-                "mixture": self.mixture.state(),
-                "bound": self.bound,
-                "iterations": self.iteration,
-                "converged": converged,
-                "restart": self.restart,
-            }
+    def _end_restart(self) -> None:
+        self.restarts.keep({"mixture": self.mixture.state()})
+        if self.restarts.advance():
+            self.mixture = self._start(self.restarts.number)
+            self._revivals = 0
 
     def finish(self) -> None:
         """Choose the best restart, also when the budget ended in the middle of one."""
-        if self.restart < self._restarts and self.iteration > 0:
-            self._keep_best(converged=False)
-        self.mixture = Gaussians.of_state(self.best["mixture"])
+        if self.restarts.under_way:
+            self.restarts.keep({"mixture": self.mixture.state()})
+        self.mixture = Gaussians.of_state(self.restarts.best["mixture"])
 
     # -- state -----------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         """The current restart and the best one so far."""
         return {
-            "restart": self.restart,
-            "iteration": self.iteration,
-            "bound": self.bound,
-            "previous": self._previous,
-            "splits": self.splits,
+            "restarts": self.restarts.state(),
+            "revivals": self._revivals,
             "mixture": self.mixture.state(),
-            "best": dict(self.best),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """The inverse of ``state_dict``."""
-        self.restart, self.iteration = state["restart"], state["iteration"]
-        self.bound, self._previous, self.splits = state["bound"], state["previous"], state["splits"]
+        self.restarts.load(state["restarts"])
+        self._revivals = state["revivals"]
         self.mixture = Gaussians.of_state(state["mixture"])
-        self.best = dict(state["best"])

@@ -24,6 +24,7 @@ class Expanded(Blocks):
     """log w_k + log N(x; μ_k, C_k) = constant_k + coefficients_k · features(x)."""
 
     n_features: int
+    loss: float  # size of the terms that cancel near any component: what multiplying out costs
     _coefficients: Tensor  # (k, n_features)
 
     def _finish(self, coefficients: Tensor, quadratic: Tensor) -> None:
@@ -73,7 +74,9 @@ class Squares(Expanded):
         super().__init__(mixture, center, dtype, device)
         self._means, self._precisions = _shared_coordinates(mixture, self.offsets)
         linear = self._precisions * self._means
-        self._finish(torch.cat([linear, -0.5 * self._precisions], 1), (linear * self._means).sum(1))
+        quadratic = (linear * self._means).sum(1)
+        self.loss = float(quadratic.max()) + mixture.d
+        self._finish(torch.cat([linear, -0.5 * self._precisions], 1), quadratic)
         if mixture.kind == "tied":
             self._whiten = self._cast(mixture.factor.mT)
 
@@ -114,6 +117,8 @@ class Products(Expanded):
         super().__init__(mixture, center, dtype, device)
         d = mixture.d
         self._root, whiten, self._means, self._factors = _white_coordinates(mixture, self.offsets)
+        reach = self._means.square().sum(1) + d  # components are narrower than the whole: their trace is below d
+        self.loss = float((self._factors.square().sum((1, 2)) * reach).max())
         self._pairs = torch.triu_indices(d, d, device=mixture.means.device)
         precisions = self._factors @ self._factors.mT  # (k, d, d)
         linear = (precisions @ self._means[:, :, None])[:, :, 0]
@@ -156,9 +161,11 @@ def _white_coordinates(mixture: Gaussians, offsets: Tensor) -> tuple[Tensor, Ten
     Returns R with x − center = u Rᵀ, its inverse transposed W, the means (k, d) in u, and factors (k, d, d)
     G with y = (u − m) G.
     """
-    weights = mixture.weights[:, None]
-    total = (weights[:, :, None] * mixture.covariances).sum(0) + (weights * offsets).T @ offsets
-    root = torch.linalg.cholesky(total)
+    share = mixture.weights.sqrt()[:, None]
+    # the triangular factor of all roots and offsets stacked, which squares nothing and so cannot fail
+    stack = torch.cat([(share[:, :, None] * mixture.root.mT).flatten(0, 1), share * offsets])
+    upper = torch.linalg.qr(stack, mode="r").R
+    root = upper.T * torch.sign(torch.diagonal(upper))
     whiten = torch.linalg.solve_triangular(root, torch.eye(mixture.d).to(root), upper=False).T
     return root, whiten, offsets @ whiten, root.T @ mixture.factor
 
@@ -167,18 +174,8 @@ def prepare(
     mixture: Gaussians, center: Tensor, dtype: torch.dtype, device: torch.device, *, gaps: bool = False
 ) -> Blocks:
     """The fastest of the ways that is accurate for this mixture; gaps: whether rows may have NaN."""
-    if not gaps and _loss(mixture, mixture.means - center) <= _LOSS[dtype]:
-        return (Products if mixture.kind == "full" else Squares)(mixture, center, dtype, device)
+    if not gaps and (mixture.kind != "full" or mixture.d <= _MOST_COLUMNS):
+        fast = (Products if mixture.kind == "full" else Squares)(mixture, center, dtype, device)
+        if fast.loss <= _LOSS[dtype]:
+            return fast
     return Explicit(mixture, center, dtype, device)
-
-
-def _loss(mixture: Gaussians, offsets: Tensor) -> float:
-    """A bound on the size of the terms that cancel near any component, which is what multiplying out costs."""
-    if mixture.kind != "full":
-        means, precisions = _shared_coordinates(mixture, offsets)
-        return float((precisions * means.square()).sum(1).max()) + mixture.d
-    if mixture.d > _MOST_COLUMNS:
-        return float("inf")
-    _, _, means, factors = _white_coordinates(mixture, offsets)
-    reach = means.square().sum(1) + mixture.d  # components are narrower than the whole: their trace is below d
-    return float((factors.square().sum((1, 2)) * reach).max())

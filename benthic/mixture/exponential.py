@@ -26,7 +26,7 @@ from benthic.data.batch import Batch
 from benthic.distributions.exponential import Family
 from benthic.distributions.families import family_of
 from benthic.distributions.product import Product
-from benthic.mixture.common import Restarts, choose, column_names
+from benthic.mixture.common import Restarts, check_rows, choose, column_names
 from benthic.mixture.exponential_em import Components, ExponentialEM, Prior, log_joint
 from benthic.mixture.exponential_start import Starter
 from benthic.mixture.margins import draw_margins
@@ -102,7 +102,7 @@ class ExponentialFamilyMixture(Uses, Samples, HasExactDensity, DensityMixin, Tra
             leave_out = y if isinstance(X, (str, Path)) else None
             intake = Intake(self, X, leave_out, sample_weight=sample_weight)
             with speaking(self, "fit"):
-                self._warn_of_few(intake)
+                check_rows(intake, self.n_components)
                 learner = self._learner(intake, session)
                 numbers = learner.product.size + self.n_components
                 feed = intake.feed(
@@ -134,17 +134,6 @@ class ExponentialFamilyMixture(Uses, Samples, HasExactDensity, DensityMixin, Tra
                 if not value >= 0:
                     raise InvalidInput(f"{name} is {value!r}; it must be a number of at least 0")
             self._named()
-
-    def _warn_of_few(self, intake: Intake) -> None:
-        """Say when there are fewer rows than components; the prior still gives every component a meaning."""
-        weight = intake.data.weight if intake.data is not None else None
-        rows = intake.rows if weight is None else int((weight > 0).sum())
-        if rows < self.n_components:
-            warnings.warn(
-                f"ExponentialFamilyMixture.fit: n_samples = {rows} for n_components = {self.n_components}, so some "
-                "components stand for no row; use fewer components or more rows",
-                stacklevel=3,
-            )
 
     def _learner(self, intake: Intake, session: Session) -> ExponentialEM:
         rows = intake.data or intake.sample(SAMPLE_ROWS, session.seed)

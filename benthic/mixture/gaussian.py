@@ -22,6 +22,7 @@ from benthic.base.seeds import generator, np_generator
 from benthic.base.validation import speaking
 from benthic.data.batch import Batch
 from benthic.mixture import density
+from benthic.mixture.common import Restarts, column_names
 from benthic.mixture.em import EM, Start
 from benthic.mixture.maximization import Floor
 from benthic.mixture.parameters import Gaussians, check_kind, covariance_shape
@@ -160,17 +161,17 @@ class GaussianMixture(Uses, Samples, HasExactDensity, DensityMixin, TrainedEstim
         rows = intake.data or intake.sample(SAMPLE_ROWS, session.seed)
         columns = columns_of(rows.X, rows.weight)
         start, fixed = self._start(rows, columns, session.seed, before)
+        restarts = Restarts(1 if fixed else self.n_init, self.tol, self.max_iter)
+        if before is not None:
+            restarts.objective = self.lower_bound_
         return EM(
             start,
-            restarts=1 if fixed else self.n_init,
-            tol=self.tol,
+            restarts,
             reg_covar=self.reg_covar,
-            max_iter=self.max_iter,
             center=columns.mean,
             floor=Floor(columns.variance, rows.X.dtype),
             dtype=rows.X.dtype,
             device=session.device,
-            lower_bound=-math.inf if before is None else self.lower_bound_,
         )
 
     def _start(self, rows: Batch, columns: Columns, seed: int, before: Gaussians | None) -> tuple[Start, bool]:
@@ -197,7 +198,7 @@ class GaussianMixture(Uses, Samples, HasExactDensity, DensityMixin, TrainedEstim
 
     def _keep(self, learner: EM, origin: Origin) -> None:
         """Set the learned attributes: arrays for arrays, tensors for tensors."""
-        mixture, best = learner.mixture, learner.best
+        mixture, best = learner.mixture, learner.restarts.best
         dtype = torch.float64 if origin.dtype == "float64" else torch.float32
 
         def kept(tensor: Tensor) -> Any:
@@ -208,7 +209,7 @@ class GaussianMixture(Uses, Samples, HasExactDensity, DensityMixin, TrainedEstim
         self.covariances_ = kept(mixture.covariances)
         self.precisions_cholesky_ = kept(mixture.factor)
         self.converged_, self.n_iter_ = bool(best["converged"]), int(best["iterations"])
-        self.lower_bound_ = float(best["bound"])
+        self.lower_bound_ = float(best["objective"])
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """``fit``, then the most probable component of each row."""
@@ -296,9 +297,4 @@ class GaussianMixture(Uses, Samples, HasExactDensity, DensityMixin, TrainedEstim
         """
         check_is_fitted(self)
         points = None if X is None else to_numpy(self._arrive(X, "plot")[0])
-        return draw_mixture(self._mixture(), points, features, self._column_names())
-
-    def _column_names(self) -> list[str]:
-        schema = getattr(self, "schema_", None)
-        names = schema.encoded_names if schema is not None else getattr(self, "feature_names_in_", None)
-        return [str(name) for name in (range(self.means_.shape[1]) if names is None else names)]
+        return draw_mixture(self._mixture(), points, features, column_names(self, self.means_.shape[1]))

@@ -69,3 +69,13 @@ def test_the_index_of_a_frame_survives_imputation():
     holed.iloc[0, 1] = np.nan
     assert list(model.impute(holed).index) == list(frame.index)
     assert model.reconstruct(frame)["age"].dtype == frame["age"].dtype
+
+
+@pytest.mark.parametrize("name", ["VAE", "GaussianMixture", "ExponentialFamilyMixture"])
+def test_one_row_of_a_frame_as_condition(name):
+    frame = FRAME[["age", "dose"]].astype(float).set_index(pd.Index(range(1000, 1150)))
+    model = benthic.catalogue()[name].quick().fit(frame)
+    given = frame.iloc[:1].copy()
+    given["dose"] = np.nan
+    drawn = model.sample(4, given=given, seed=0)
+    assert drawn.shape == (4, 2) and (drawn["age"] == given["age"].iloc[0]).all()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from benthic.cluster.seeding import assign, inverse_cdf, order_of, lloyd, plus_plus, random_rows, sort_rows
+from benthic.cluster.seeding import assign, inverse_cdf, lloyd, order_of, plus_plus, random_rows, sort_rows
 
 
 def points(n=60, d=2, seed=0):

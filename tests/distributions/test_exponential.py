@@ -10,8 +10,9 @@ import torch
 from scipy import stats
 
 from benthic.base.errors import InvalidInput
+from benthic.distributions.continuous import Normal
 from benthic.distributions.exponential import Family, Support, natural_by_newton
-from benthic.distributions.families import NAMED, Normal, family_of
+from benthic.distributions.families import NAMED, family_of
 from benthic.distributions.product import Product
 
 pytestmark = pytest.mark.spec("H-02")

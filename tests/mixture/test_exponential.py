@@ -302,10 +302,9 @@ def test_an_empty_column_is_refused():
         mix("normal").fit(X)
 
 
-def test_fewer_rows_than_components_warn():
-    with pytest.warns(UserWarning, match="n_samples = 3 for n_components = 5"):
-        model = ExponentialFamilyMixture(5, random_state=0).fit(table(3))
-    assert np.isfinite(model.log_prob(table(3))).all()
+def test_fewer_rows_than_components_are_refused():
+    with pytest.raises(ValueError, match="got n_components = 5, n_samples = 3; use fewer components or more rows"):
+        ExponentialFamilyMixture(5, random_state=0).fit(table(3))
 
 
 def test_the_measure_and_the_gradient():
