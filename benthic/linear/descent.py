@@ -21,7 +21,8 @@ from benthic.linear.scores import first_order
 from benthic.optim.linesearch import Search
 from benthic.training.learner import Again, Info, Learner, Stats, clone, total_weight
 
-_PATIENCE = 3
+_PATIENCE = 5  # vain attempts on flat ground before the descent is over
+_FLAT = 1e3
 _STATE = tuple("theta point direction gradient value residual least stalls iterations converged".split())
 
 
@@ -121,12 +122,7 @@ class Descent(Learner):
         """Accept the trial and propose the next, or come closer on the same ray."""
         value, gradient = self._measure(stats)
         if self.search is not None and not self.search.accepts(value):
-            self.search = self.search.shorter(value)
-            if self.search.exhausted:
-                self.converged = self.residual <= self.goal.tol
-                return self._report(done=True)
-            self.point = self.theta + self.search.step * self.direction
-            return self._report()
+            return self._shorten(self.search.shorter(value))
         self.accept(stats, gradient)
         self.theta, self.value, self.gradient = self.point, value, gradient
         self.direction, slope = self.propose(stats, again)
@@ -146,8 +142,8 @@ class Descent(Learner):
 
     def _advance(self, slope: float) -> Info:
         """Stop at the minimum or at the last iteration; else set out along the direction."""
-        gain, noise = -0.5 * slope, self.goal.precision * abs(self.value)  # the gain a quadratic model expects
-        self.stalls = self.stalls + 1 if gain <= noise and self.residual >= self.least else 0
+        gain = -0.5 * slope  # what a quadratic model expects
+        self.stalls = self.stalls + 1 if self._flat(slope) and self.residual >= self.least else 0
         self.least = min(self.least, self.residual)
         reached = self.residual <= self.goal.tol and gain <= self.goal.tol**2
         self.converged = reached or gain <= 0.0 or self.stalls >= _PATIENCE
@@ -156,9 +152,23 @@ class Descent(Learner):
                 self.theta = self.goal.canonical(self.theta + self.direction)
             return self._report(done=True)
         self.iterations += 1
-        self.search = Search(self.value, slope, noise=10 * noise)
+        self.search = Search(self.value, slope, noise=10 * self.goal.precision * abs(self.value))
         self.point = self.theta + self.direction
         return self._report()
+
+    def _shorten(self, search: Search) -> Info:
+        """Try closer; give up when steps vanish, or where rounding hides what is left to gain."""
+        self.search = search
+        self.stalls += int(self._flat(search.slope))
+        if search.exhausted or self.stalls >= _PATIENCE:
+            self.converged = self.stalls >= _PATIENCE or self.residual <= self.goal.tol
+            return self._report(done=True)
+        self.point = self.theta + search.step * self.direction
+        return self._report()
+
+    def _flat(self, slope: float) -> bool:
+        """Whether all that is left to gain is near the rounding error of the objective."""
+        return -slope <= _FLAT * self.goal.precision * abs(self.value)
 
     def _report(self, done: bool = False) -> Info:
         step = self.search.step if self.search is not None else 0.0

@@ -30,28 +30,28 @@ class ProximalNewton(Descent):
 
     def propose(self, stats: Stats, again: Again) -> tuple[Tensor, float]:
         """The minimum of the model on the working set, as a direction, and the decrease it promises."""
-        weight = stats.weight
-        l1, l2 = self.goal.l1(weight), self.goal.l2(weight)
+        l1, l2 = self.goal.l1(stats.weight), self.goal.l2(stats.weight)
         chosen = self.working_set(l1)
-        columns = torch.cat([chosen, torch.tensor([-1])]) if self.goal.intercept else chosen
-        if len(columns) == 0:
+        width = len(chosen) + int(self.goal.intercept)
+        if width == 0:
             return torch.zeros_like(self.theta), 0.0
-        curvature = again(lambda batch: self._curvature(batch, chosen))["hessian"]
-        hessian = mirror(curvature.cpu()) / weight
-        free = torch.ones_like(self.theta)
-        self.goal.penalized(free).zero_()
-        penalty = (1.0 - free)[:, columns].reshape(-1)
-        hessian.diagonal().add_(penalty, alpha=l2)
-        worst = self.violation(weight)
-        inside, _ = descend(
-            hessian.numpy(),
-            self.gradient[:, columns].reshape(-1).numpy(),
-            self.theta[:, columns].reshape(-1).numpy(),
-            (l1 * penalty).numpy(),
+        curvature = again(lambda batch: self._curvature(batch, chosen))["hessian"].cpu()
+        free = torch.zeros(len(self.theta), width, dtype=torch.bool)
+        free[:, len(chosen) :] = True
+        hessian = mirror(curvature) / stats.weight
+        hessian.diagonal().add_((~free).reshape(-1), alpha=l2)
+        columns = torch.cat([chosen, torch.arange(self._width, self.theta.shape[1])])
+        worst = self.violation(stats.weight)
+        change = _solve_model(
+            hessian,
+            self.gradient[:, columns].reshape(-1),
+            self.theta[:, columns].reshape(-1),
+            free.reshape(-1),
+            l1,
             tol=worst * min(0.1, worst),
         )
         trial = self.theta.clone()
-        trial[:, columns] = torch.from_numpy(inside).reshape(len(trial), -1)
+        trial[:, columns] += change.reshape(len(trial), width)
         step = self.goal.canonical(trial) - self.theta
         return step, float((self.gradient * step).sum()) + l1 * self._growth(step)
 
@@ -92,3 +92,22 @@ class ProximalNewton(Descent):
         P = respond(self.theta, X, y).P
         kept = X if len(chosen) == self._width else X[:, chosen.to(X.device)]
         return Stats(total_weight(batch), {"hessian": second_order(P, with_ones(kept, self.goal.intercept), weight)})
+
+
+def _solve_model(H: Tensor, gradient: Tensor, w: Tensor, free: Tensor, l1: float, tol: float) -> Tensor:
+    """The change of ``w`` (m,) that minimizes the model.
+
+    Entries that are free of the penalty are eliminated, which leaves coordinate descent a problem that the
+    offsets of the features do not touch. free: (m,) which they are.
+    """
+    bound = ~free
+    inverse = torch.linalg.pinv(H[free][:, free], hermitian=True)
+    cross = H[bound][:, free]
+    reduced = H[bound][:, bound] - cross @ inverse @ cross.T
+    slope = gradient[bound] - cross @ (inverse @ gradient[free])
+    l1s = torch.full_like(slope, l1)
+    found, _ = descend(reduced.numpy(), slope.numpy(), w[bound].numpy(), l1s.numpy(), tol)
+    change = torch.zeros_like(w)
+    change[bound] = torch.from_numpy(found) - w[bound]
+    change[free] = -inverse @ (gradient[free] + cross.T @ change[bound])
+    return change

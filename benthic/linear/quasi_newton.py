@@ -18,29 +18,41 @@ _WIDEST = 1024  # features up to which their covariance is diagonalized
 
 
 class Moments(NamedTuple):
-    """Mean (d,) of the features, and principal variances (d,) with axes (d, d); axes None: the features'."""
+    """Mean (d,) of the features and axes (d, d) along which they vary by ``variances`` (d,).
+
+    The axes are the principal axes of the standardized features, in units of the features, so that columns of
+    very different size do no harm. Of wide data the axes are those of the features, kept as a vector (d,).
+    """
 
     mean: Tensor
     variances: Tensor
-    axes: Tensor | None
+    axes: Tensor
 
     def rotate(self, matrix: Tensor) -> Tensor:
-        """Coefficients (r, d) in principal axes."""
-        return matrix if self.axes is None else matrix @ self.axes
+        """A gradient (r, d) along the axes."""
+        return matrix * self.axes if self.axes.ndim == 1 else matrix @ self.axes
 
     def restore(self, matrix: Tensor) -> Tensor:
-        """The inverse of ``rotate``."""
-        return matrix if self.axes is None else matrix @ self.axes.T
+        """Coefficients (r, d) from those along the axes."""
+        return matrix * self.axes if self.axes.ndim == 1 else matrix @ self.axes.T
+
+    def lengths(self) -> Tensor:
+        """Squared lengths of the axes, (d,): how much the L2 penalty weighs along each."""
+        return self.axes**2 if self.axes.ndim == 1 else (self.axes**2).sum(0)
 
 
 def moments_of(stats: Stats, centering: bool) -> Moments:
     """Moments from the sums of ``moment_sums``; without centering, about zero."""
     mean = stats["mean"].cpu() / stats.weight * float(centering)
     second = stats["second"].cpu() / stats.weight
+    squares = second if second.ndim == 1 else second.diagonal()
+    variances = squares - mean**2
+    scales = torch.where(variances > 1e-14 * squares, variances, 1.0).rsqrt()
     if second.ndim == 1:
-        return Moments(mean, (second - mean**2).clamp_min(0.0), None)
-    variances, axes = torch.linalg.eigh(second - mean[:, None] * mean)
-    return Moments(mean, variances.clamp_min(0.0), axes)
+        return Moments(mean, (variances * scales**2).clamp_min(0.0), scales)
+    correlation = (second - mean[:, None] * mean) * scales[:, None] * scales
+    levels, axes = torch.linalg.eigh(correlation)
+    return Moments(mean, levels.clamp_min(0.0), axes * scales[:, None])
 
 
 def moment_sums(batch: Batch) -> Stats:
@@ -58,8 +70,7 @@ def kronecker_solve(gradient: Tensor, moments: Moments, curvature: Tensor, l2: f
               S = \mathbb{E} [\operatorname{diag}(p) - p p^T]
 
     With S = I/2 - 11ᵀ/2k in place of its mean this is the upper bound of Böhning, 1992. Both factors are
-    diagonalized once, so the ridge costs nothing. The intercept is that of centered features, which
-    decouples it.
+    diagonalized once. The intercept is that of centered features, which decouples it.
 
     gradient: (r, d + 1), or (r, d) without an intercept. curvature: S, (r, r).
     """
@@ -68,7 +79,7 @@ def kronecker_solve(gradient: Tensor, moments: Moments, curvature: Tensor, l2: f
     last = gradient[:, -1:] if intercept else gradient.new_zeros(len(gradient), 1)
     body = gradient[:, :-1] if intercept else gradient
     body = classes.T @ moments.rotate(body - last * moments.mean)
-    body = _divide(body, levels[:, None] * moments.variances + l2)
+    body = _divide(body, levels[:, None] * moments.variances + l2 * moments.lengths())
     body = moments.restore(classes @ body)
     if not intercept:
         return body
@@ -111,6 +122,8 @@ class QuasiNewton(Descent):
         def solve(gradient: Tensor) -> Tensor:
             return kronecker_solve(gradient, moments, self.curvature, l2, self.goal.intercept)
 
+        if moments.axes.ndim == 1:  # what single columns tell of the size of the curvature is little
+            solve = self.memory.scaled(solve)
         step = self.goal.canonical(-self.memory.inverse(self.gradient, solve))
         return step, float((self.gradient * step).sum())
 

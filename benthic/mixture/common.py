@@ -25,6 +25,9 @@ def check_rows(intake: Intake, n_components: int, least: int = 1) -> None:
         )
 
 
+_TIE = 1e-9  # relative difference of two objectives that may be rounding
+
+
 @dataclass
 class Restarts:
     """EM from several starts, one after another: when each ends, and which was best.
@@ -49,8 +52,11 @@ class Restarts:
         return self.converged or self.iteration >= self.max_iter
 
     def keep(self, found: Mapping[str, Any]) -> None:
-        """Remember what this start has found if it is the best so far."""
-        if not self.best or self.objective > self.best["objective"]:
+        """Remember what this start has found if it is the best so far; of equally good ones the first stays.
+
+        Starts often end in the same place with the components in another order; rounding must not choose.
+        """
+        if not self.best or self.objective > self.best["objective"] + _TIE * abs(self.best["objective"]):
             self.best = {
                 **found,
                 "objective": self.objective,

@@ -30,7 +30,7 @@ class Expanded(Blocks):
     def _finish(self, coefficients: Tensor, quadratic: Tensor) -> None:
         """Keep the coefficients; quadratic: (k,) the squared distance of the center from each mean."""
         self.n_features = coefficients.shape[1]
-        self.rows = 2 * self._fitting(self.n_features)  # one matrix instead of two
+        self.rows = self._fitting(self.n_features)
         self._coefficients = self._cast(coefficients)
         self._constants = self._cast((self.mixture.log_constants - 0.5 * quadratic)[:, None])
 

@@ -20,7 +20,7 @@ Sums = dict[str, Tensor]
 # Logarithm of the least share of a row: what is next to nothing may as well be a normal number, since
 # denormal ones are a hundred times slower.
 _LEAST = {torch.float64: -600.0, torch.float32: -70.0}
-_CACHE_BYTES = 2 << 20  # of one block in white coordinates, on a CPU
+_CACHE_BYTES = 6 << 20  # of one block on a CPU: larger leaves the cache, smaller makes threads wait more often
 _DEVICE_BYTES = 256 << 20  # the same on an accelerator
 
 

@@ -52,16 +52,22 @@ class Memory:
             alpha = _dot(s, q) / _dot(s, y)
             coefficients.append(alpha)
             q -= alpha * y
-        r = q * self._scale() if start is None else start(q)
+        r = (start or self.scaled(_identity))(q)
         for s, y, alpha in zip(self.steps, self.changes, reversed(coefficients), strict=True):
             r = r + s * (alpha - _dot(y, r) / _dot(s, y))
         return r
 
-    def _scale(self) -> float:
+    def scaled(self, start: Inverse) -> Inverse:
+        """The estimate ``start`` times the number that makes it fit the last pair."""
         if not self.steps:
-            return 1.0
+            return start
         s, y = self.steps[-1], self.changes[-1]
-        return float(_dot(s, y) / _dot(y, y))
+        factor = float(_dot(s, y) / _dot(y, start(y)))
+        return lambda gradient: factor * start(gradient)
+
+
+def _identity(gradient: Tensor) -> Tensor:
+    return gradient
 
 
 class Minimum(NamedTuple):

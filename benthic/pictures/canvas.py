@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import base64
 import io
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@cache
+def _picture_class() -> type[Figure]:
+    from matplotlib.figure import Figure
+
+    class Picture(Figure):
+        """A matplotlib figure that a notebook shows as it is, without pyplot."""
+
+        def _repr_html_(self) -> str:
+            return as_html(self)
+
+    return Picture
 
 
 def new_figure(width: float, height: float, rows: int = 1, columns: int = 1, **options: Any) -> tuple[Any, Any]:
     """A figure of so many inches and its axes."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = _picture_class()(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(rows, columns, **options)
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, NotRequired, TypedDict, Unpack
 
 import torch
 
-from benthic.base.seeds import generator
+from benthic.base.seeds import np_generator
 from benthic.data.batch import Batch
 from benthic.data.sources import Source
 from benthic.training.distributed import World
@@ -82,7 +82,8 @@ class ArrayFeed(Feed):
         rows, size = self.rows or 0, self.batch_size
         order = None
         if self.shuffle:
-            order = torch.randperm(rows, generator=generator(self.seed, "shuffle", epoch)).to(self.data.X.device)
+            order = torch.from_numpy(np_generator(self.seed, "shuffle", epoch).permutation(rows))
+            order = order.to(self.data.X.device)
         for start in range(skip * size, rows, self._block):
             stop = min(start + self._block, rows)
             if order is None:

@@ -25,7 +25,7 @@ from benthic.training.gradient import GradientLearner
 from benthic.training.learner import Info, Learner, Stats
 from benthic.training.trainer import Trainer
 
-_CHECK_EVERY = 16  # on an accelerator the loss is read this often, so that the host runs ahead
+_CHECK_EVERY = 64  # on an accelerator the loss is read this often, so that the host runs ahead
 
 
 @dataclass

@@ -133,6 +133,16 @@ def test_the_best_of_several_starts_is_kept():
 
 
 @pytest.mark.spec("H-02")
+@pytest.mark.parametrize("gaps", [0.0, 0.2])
+def test_the_order_of_rows_does_not_matter(gaps):
+    """Not even among several starts that end in the same place with the components named otherwise."""
+    rng = np.random.default_rng(0)
+    rows = holed(rng.normal(size=(200, 2)) + 8 * rng.integers(3, size=(200, 1)), gaps)
+    model = benthic.GaussianMixture(3, n_init=5, random_state=1, tol=1e-8, max_iter=200)
+    same(clone(model).fit(rows), clone(model).fit(rng.permutation(rows)), rtol=1e-7)
+
+
+@pytest.mark.spec("H-02")
 def test_the_scale_of_a_column_does_not_matter():
     scale = np.array([1e-3, 1.0, 1e4])
     a = benthic.GaussianMixture(3, reg_covar=0.0, random_state=0).fit(X)
