@@ -23,12 +23,13 @@ from benthic.nets.evaluate import device_of, in_type
 from benthic.nets.latent import LatentNetwork, draw_normal
 from benthic.training.intake import Intake
 from benthic.training.network import NetworkEstimator, scales_of, training_dtype
-from benthic.uses.latent import fill
+from benthic.uses.latent import Filled, fill
 from benthic.uses.verbs import Uses, conditions
 
 DECODERS = ("gaussian", "bernoulli")
 _ELBO_DRAWS = 16
 _IMPORTANCE_DRAWS = 64
+_IMPUTE_CHAINS = 8
 _BLOCK = 1 << 16  # rows times draws evaluated at once
 
 
@@ -152,7 +153,7 @@ class VAE(Uses, Encodes, Samples, HasDensity, NetworkEstimator):
             known, origin = self._arrive(given, "sample", missing=True)
             with speaking(self, "sample"):
                 known = conditions(known, n)
-            drawn, _ = self._fill(known, noise)
+            drawn = self._fill(known, noise).draw
             rows = torch.where(torch.isnan(known), drawn.to(known), known)
             return self._data_out(rows, replace(origin, index=None))  # new rows have no labels
         self._check_draws(n)
@@ -165,15 +166,15 @@ class VAE(Uses, Encodes, Samples, HasDensity, NetworkEstimator):
         network: LatentNetwork = in_type(self.network_, torch.float64 if wide else torch.float32)
         return network
 
-    def _fill(self, X: Tensor, noise: torch.Generator) -> tuple[Tensor, Tensor]:
+    def _fill(self, X: Tensor, noise: torch.Generator, chains: int = 1) -> Filled:
         """A draw and the mean of the gaps of rows in data units."""
         network = in_type(self.network_, X.dtype)
         rows = self.scales_.transform(X.to(device_of(network)))
-        drawn, mean = fill(network, rows, noise)
-        return self.scales_.inverse(drawn), self.scales_.inverse(mean)
+        parts = [fill(network, block, noise, chains=chains) for block in rows.split(max(1, _BLOCK // chains))]
+        return Filled(*(self.scales_.inverse(torch.cat(part)) for part in zip(*parts, strict=True)))
 
     def _impute(self, X: Tensor) -> Tensor:
-        return self._fill(X, generator(self._sampling_seed(0), "impute"))[1]
+        return self._fill(X, generator(0, "impute"), _IMPUTE_CHAINS).mean  # the same gaps, the same answer
 
     # -- likelihood ------------------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ def _descend(
             w[j] = after
             for i in range(m):
                 q[i] += change * H[j, i]
-            largest = max(largest, abs(change) * curvature)
+            largest = max(largest, change * change * curvature)
         if largest <= tol:
             if everything:
                 return sweep + 1
@@ -55,7 +55,7 @@ def _compiled() -> Callable[..., int]:
 
 
 def descend(
-    hessian: np.ndarray, gradient: np.ndarray, start: np.ndarray, l1: np.ndarray, tol: float, max_sweeps: int = 10_000
+    hessian: np.ndarray, gradient: np.ndarray, start: np.ndarray, l1: np.ndarray, tol: float, max_sweeps: int = 1000
 ) -> tuple[np.ndarray, int]:
     r"""The minimum of a quadratic plus weighted absolute values, by cyclic coordinate descent.
 
@@ -63,8 +63,8 @@ def descend(
 
     Friedman, Hastie & Tibshirani, 2010: sweeps over the entries that move until they settle, then over all.
 
-    hessian: (m, m). gradient: (m,) at ``start``. l1: (m,) λ, zero for free entries. tol: largest change of
-    the gradient by one entry in the last sweep. Returns w and the number of sweeps.
+    hessian: (m, m). gradient: (m,) at ``start``. l1: (m,) λ, zero for free entries. tol: twice the most that one
+    entry may gain in the last sweep. Returns w and the number of sweeps.
 
     >>> w, _ = descend(np.eye(2), np.array([-3.0, 0.5]), np.zeros(2), np.ones(2), 1e-12)
     >>> w

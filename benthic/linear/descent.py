@@ -23,7 +23,8 @@ from benthic.training.learner import Again, Info, Learner, Stats, clone, total_w
 
 _PATIENCE = 5  # vain attempts on flat ground before the descent is over
 _FLAT = 1e3
-_STATE = tuple("theta point direction gradient value residual least stalls iterations converged".split())
+_TENSORS = ("theta", "point", "direction", "gradient")
+_NUMBERS = ("value", "residual", "least", "stalls", "iterations", "converged")
 
 
 @dataclass(frozen=True)
@@ -58,17 +59,23 @@ class Goal:
         return theta[:, :-1] if self.intercept else theta
 
     def canonical(self, theta: Tensor) -> Tensor:
-        """The parameters among all that give the same probabilities and no larger penalty: centered over classes.
+        """Of all parameters that give the same probabilities, those of least penalty; intercepts are centered.
 
-        An L1 penalty allows that for the free intercepts only.
+        Adding a number to one column of all classes changes no probability. The L2 penalty is least at mean zero;
+        the L1 penalty at median zero, and where that leaves an interval, at the end nearer the mean.
         """
         if len(theta) == 1:
             return theta
-        if self.l1_ratio == 0.0:
-            return theta - theta.mean(0)
-        if not self.intercept:
-            return theta
-        return torch.cat([theta[:, :-1], theta[:, -1:] - theta[:, -1].mean()], 1)
+        shift = theta.mean(0)
+        weights = self.penalized(theta)
+        if self.l1_ratio == 1.0:
+            ordered, half = weights.sort(0).values, len(theta) // 2
+            low, high = ordered[(len(theta) - 1) // 2], ordered[half]
+            near = torch.where((weights.mean(0) - low).abs() <= (weights.mean(0) - high).abs(), low, high)
+            shift[: weights.shape[1]] = near
+        elif self.l1_ratio > 0.0:
+            shift[: weights.shape[1]] = 0.0
+        return theta - shift
 
 
 class Descent(Learner):
@@ -79,7 +86,7 @@ class Descent(Learner):
     """
 
     scope = "pass"
-    final_step: ClassVar[bool] = False  # whether a converged direction is worth taking unseen
+    exact: ClassVar[bool] = False  # whether directions solve a model with the true Hessian
 
     def __init__(self, start: Tensor, goal: Goal) -> None:
         self.goal = goal
@@ -121,7 +128,7 @@ class Descent(Learner):
     def update(self, stats: Stats, phase: str, again: Again) -> Info:
         """Accept the trial and propose the next, or come closer on the same ray."""
         value, gradient = self._measure(stats)
-        if self.search is not None and not self.search.accepts(value):
+        if self.search is not None and not self.search.accepts(value, self._slope(gradient)):
             return self._shorten(self.search.shorter(value))
         self.accept(stats, gradient)
         self.theta, self.value, self.gradient = self.point, value, gradient
@@ -145,16 +152,20 @@ class Descent(Learner):
         gain = -0.5 * slope  # what a quadratic model expects
         self.stalls = self.stalls + 1 if self._flat(slope) and self.residual >= self.least else 0
         self.least = min(self.least, self.residual)
-        reached = self.residual <= self.goal.tol and gain <= self.goal.tol**2
+        reached = self.residual <= self.goal.tol and gain <= self._enough()
         self.converged = reached or gain <= 0.0 or self.stalls >= _PATIENCE
         if self.converged or self.iterations >= self.goal.max_iter:
-            if self.converged and self.final_step:
+            if self.converged and self.exact:  # so close, the last step needs no look
                 self.theta = self.goal.canonical(self.theta + self.direction)
             return self._report(done=True)
         self.iterations += 1
-        self.search = Search(self.value, slope, noise=10 * self.goal.precision * abs(self.value))
+        self.search = Search(self.value, slope, noise=self._noise())
         self.point = self.theta + self.direction
         return self._report()
+
+    def _enough(self) -> float:
+        """What may be left to gain at the end: tol², and much less where each step squares the distance."""
+        return max((1e-3 * self.goal.tol) ** 2, self._rounding()) if self.exact else self.goal.tol**2
 
     def _shorten(self, search: Search) -> Info:
         """Try closer; give up when steps vanish, or where rounding hides what is left to gain."""
@@ -166,9 +177,20 @@ class Descent(Learner):
         self.point = self.theta + search.step * self.direction
         return self._report()
 
+    def _slope(self, gradient: Tensor) -> float | None:
+        """Slope of the objective at the trial along the ray; a penalty with corners has none."""
+        return None if self.goal.l1_ratio else float((gradient * self.direction).sum())
+
+    def _noise(self) -> float:
+        """How far values may differ by rounding; generous where the slope has the last word."""
+        return 10 * self._rounding() if self.goal.l1_ratio else 0.01 * self.goal.precision**0.5 * abs(self.value)
+
+    def _rounding(self) -> float:
+        return self.goal.precision * abs(self.value)
+
     def _flat(self, slope: float) -> bool:
         """Whether all that is left to gain is near the rounding error of the objective."""
-        return -slope <= _FLAT * self.goal.precision * abs(self.value)
+        return -slope <= _FLAT * self._rounding()
 
     def _report(self, done: bool = False) -> Info:
         step = self.search.step if self.search is not None else 0.0
@@ -178,11 +200,11 @@ class Descent(Learner):
 
     def state_dict(self) -> dict[str, Any]:
         """Where the descent stands."""
-        state = {name: getattr(self, name) for name in _STATE}
+        state = {name: getattr(self, name) for name in (*_TENSORS, *_NUMBERS)}
         return {**state, "search": None if self.search is None else asdict(self.search)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """The inverse of ``state_dict``."""
-        for name, value in clone(dict(state)).items():
-            setattr(self, name, value)
+        for name in (*_TENSORS, *_NUMBERS):
+            setattr(self, name, clone(state[name]))
         self.search = None if state["search"] is None else Search(**state["search"])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -17,13 +17,12 @@ from torch import Tensor
 from benthic.base.capabilities import Classifies
 from benthic.base.errors import InvalidInput, nearest
 from benthic.base.validation import speaking
-from benthic.data.batch import Batch
+from benthic.linear.class_weight import class_weighting
 from benthic.linear.descent import Descent, Goal
 from benthic.linear.newton import Newton
 from benthic.linear.proximal import ProximalNewton
 from benthic.linear.quasi_newton import QuasiNewton
 from benthic.linear.scores import probabilities, scores
-from benthic.training.distributed import World
 from benthic.training.estimator import Session, TrainedEstimator
 from benthic.training.intake import Intake, Prepare
 from benthic.training.trainer import Trainer
@@ -59,6 +58,8 @@ class LogisticRegression(Classifies, TrainedEstimator):
     >>> round(LogisticRegression().fit(X, y).score(X, y), 3)
     0.973
     """
+
+    n_iter_: Any
 
     def __init__(
         self,
@@ -96,20 +97,25 @@ class LogisticRegression(Classifies, TrainedEstimator):
         """
         with speaking(self, "fit"):
             C, l1_ratio = self._penalty()
+            self._check_solver(l1_ratio)
             self._check_settings()
         with self._session(X) as session:
             previous = self._previous() if self.warm_start else None
             intake = Intake(self, X, y, target="labels", sample_weight=sample_weight)
             with speaking(self, "fit"):
-                prepare = self._class_weights(intake)
+                prepare = class_weighting(self.class_weight, intake)
                 start = self._start(intake, previous)
             goal = Goal(C, l1_ratio, self.fit_intercept, self.tol, self.max_iter, _precision(intake))
-            self.solver_ = self._choose(intake, start, l1_ratio)
-            learner = _SOLVERS[self.solver_](start, goal)
-            self._run(learner, intake, prepare, session)
+            solver = self._choose(intake.rows, start, l1_ratio)
+            learner = _SOLVERS[solver](start, goal)
+            self._descend(learner, intake, prepare, session)
+            if not learner.converged:
+                self._complain(solver, learner)
+            self._keep(learner, intake)
+            self.solver_ = solver
         return self
 
-    def _run(self, learner: Descent, intake: Intake, prepare: Prepare | None, session: Session) -> None:
+    def _descend(self, learner: Descent, intake: Intake, prepare: Prepare | None, session: Session) -> None:
         budget = _BLOCK.get(session.device.type, _BLOCK["cpu"])
         rows = min(max(budget // (intake.width + 4 * len(learner.theta)), 256), 1 << 16)
         session = replace(session, trainer=Trainer.of(session.trainer, batch_size=rows))
@@ -121,23 +127,24 @@ class LogisticRegression(Classifies, TrainedEstimator):
             prepare=prepare,
         )
         self._train(learner, feed, session)
-        if not learner.converged:
-            warnings.warn(
-                f"LogisticRegression.fit: {self.solver_} stopped after {learner.iterations} steps with a gradient of "
-                f"{learner.residual:.2g}, above tol={self.tol:g}; raise max_iter, scale the features or lower C",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        self.classes_ = intake.classes
-        self.n_iter_ = np.array([max(learner.iterations, 1)], dtype=np.int32)
-        self._keep(learner.theta, intake)
 
-    def _keep(self, theta: Tensor, intake: Intake) -> None:
+    def _complain(self, solver: str, learner: Descent) -> None:
+        warnings.warn(
+            f"LogisticRegression.fit: {solver} stopped after {learner.iterations} steps with a gradient of "
+            f"{learner.residual:.2g}, above tol={self.tol:g}; raise max_iter, scale the features or lower C",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+
+    def _keep(self, learner: Descent, intake: Intake) -> None:
         """The solution in scikit-learn's shapes, as arrays like those it was learned from."""
-        origin = replace(self._fit_origin, dtype=str(intake_dtype(intake)).removeprefix("torch."))
+        theta, origin = learner.theta, intake.origin
+        origin = replace(origin, dtype=origin.dtype if origin.dtype == "float64" else "float32")
         intercept = theta[:, -1] if self.fit_intercept else theta.new_zeros(len(theta))
+        self.classes_ = _classes(intake)
         self.coef_ = origin.mirror(theta[:, : intake.width].contiguous())
         self.intercept_ = origin.mirror(intercept.contiguous())
+        self.n_iter_ = np.array([max(learner.iterations, 1)], dtype=np.int32)
 
     # -- settings ----------------------------------------------------------------------------------------
 
@@ -162,15 +169,11 @@ class LogisticRegression(Classifies, TrainedEstimator):
         return float(self.C), _PENALTIES.get(self.penalty, float(self.l1_ratio))
 
     def _check_settings(self) -> None:
-        if self.solver not in ("auto", *_SOLVERS):
-            raise InvalidInput(
-                f"solver {self.solver!r} is unknown{nearest(str(self.solver), _SOLVERS)}; use 'auto', "
-                + ", ".join(map(repr, _SOLVERS))
-            )
         if not _is_real(self.tol) or not self.tol > 0:
             raise InvalidInput(f"tol is {self.tol!r}; it must be positive")
-        if not isinstance(self.max_iter, Integral) or isinstance(self.max_iter, bool) or self.max_iter < 1:
-            raise InvalidInput(f"max_iter is {self.max_iter!r}; it must be a whole number of at least 1")
+        steps: Any = self.max_iter
+        if not isinstance(steps, (int, np.integer)) or isinstance(steps, bool) or steps < 1:
+            raise InvalidInput(f"max_iter is {steps!r}; it must be a whole number of at least 1")
         for name in ("fit_intercept", "warm_start"):
             if not isinstance(getattr(self, name), (bool, np.bool_)):
                 raise InvalidInput(f"{name} is {getattr(self, name)!r}; it must be True or False")
@@ -178,21 +181,28 @@ class LogisticRegression(Classifies, TrainedEstimator):
         if weights is not None and weights != "balanced" and not isinstance(weights, Mapping):
             raise InvalidInput(f"class_weight is {weights!r}; use None, 'balanced' or a dict of labels and weights")
 
-    def _choose(self, intake: Intake, start: Tensor, l1_ratio: float) -> str:
+    def _check_solver(self, l1_ratio: float) -> None:
+        if self.solver not in ("auto", *_SOLVERS):
+            raise InvalidInput(
+                f"solver {self.solver!r} is unknown{nearest(str(self.solver), _SOLVERS)}; use 'auto', "
+                + ", ".join(map(repr, _SOLVERS))
+            )
+        if self.solver in ("newton", "lbfgs") and l1_ratio > 0:
+            raise InvalidInput(
+                f"solver {self.solver!r} needs an L2 penalty (l1_ratio=0), but l1_ratio is {l1_ratio:g}; use "
+                "'proximal-newton' or 'auto'"
+            )
+        if self.solver == "proximal-newton" and l1_ratio == 0:
+            raise InvalidInput("solver 'proximal-newton' is for l1_ratio > 0; use 'newton', 'lbfgs' or 'auto'")
+
+    def _choose(self, rows: int, start: Tensor, l1_ratio: float) -> str:
         """The solver, after a look at sizes and penalty."""
-        if l1_ratio > 0:
-            if self.solver not in ("auto", "proximal-newton"):
-                raise self._fail(
-                    "fit",
-                    f"solver {self.solver!r} needs l1_ratio=0, but it is {l1_ratio:g}; use 'proximal-newton' or 'auto'",
-                )
-            return "proximal-newton"
-        if self.solver == "proximal-newton":
-            raise self._fail("fit", "solver 'proximal-newton' is for l1_ratio > 0; use 'newton', 'lbfgs' or 'auto'")
         if self.solver != "auto":
             return self.solver
+        if l1_ratio > 0:
+            return "proximal-newton"
         parameters = max(len(start) - 1, 1) * start.shape[1]
-        small = parameters <= _NEWTON_SIZE and intake.rows * parameters**2 <= _NEWTON_WORK
+        small = parameters <= _NEWTON_SIZE and rows * parameters**2 <= _NEWTON_WORK
         return "newton" if small else "lbfgs"
 
     def _previous(self) -> tuple[np.ndarray, Tensor] | None:
@@ -213,18 +223,6 @@ class LogisticRegression(Classifies, TrainedEstimator):
             )
         zeros += theta[:, : zeros.shape[1]]
         return zeros
-
-    def _class_weights(self, intake: Intake) -> Prepare | None:
-        """What multiplies the weight of each row by that of its class."""
-        if self.class_weight is None:
-            return None
-        classes = _classes(intake)
-        if isinstance(self.class_weight, Mapping):
-            factors = _from_labels(self.class_weight, classes)
-        else:
-            counts = _count(intake, len(classes))
-            factors = torch.where(counts > 0, counts.sum() / (len(classes) * counts), 0.0)
-        return _weighing(factors)
 
     # -- answers -----------------------------------------------------------------------------------------
 
@@ -281,44 +279,7 @@ def _classes(intake: Intake) -> np.ndarray:
     return intake.classes
 
 
-def intake_dtype(intake: Intake) -> torch.dtype:
-    """The floating type the rows arrive in."""
-    if intake.data is not None:
-        return intake.data.X.dtype
-    return torch.float32 if intake.origin.dtype == "float32" else torch.float64
-
-
 def _precision(intake: Intake) -> float:
-    return float(torch.finfo(intake_dtype(intake)).eps)
-
-
-def _from_labels(weights: Mapping[Any, float], classes: np.ndarray) -> Tensor:
-    unknown = [label for label in weights if label not in classes]
-    if unknown:
-        raise InvalidInput(f"class_weight names {unknown[0]!r}, which is not among the classes {list(classes)}")
-    factors = torch.tensor([float(weights.get(label, 1.0)) for label in classes], dtype=torch.float64)
-    if not bool((factors >= 0).all()) or float(factors.sum()) == 0:
-        raise InvalidInput("class_weight has negative weights or only zeros; weights must be >= 0")
-    return factors
-
-
-def _count(intake: Intake, classes: int) -> Tensor:
-    """Weight of the rows of each class, over all data."""
-    feed = intake.feed(batch_size=1 << 16, seed=0, device=torch.device("cpu"), world=World())
-    total = torch.zeros(classes, dtype=torch.float64)
-    for part in feed.open(0):
-        _, y, weight = part.batch
-        if y is not None:
-            total += torch.bincount(y, None if weight is None else weight.double(), minlength=classes)
-    return total
-
-
-def _weighing(factors: Tensor) -> Callable[[Batch], Batch]:
-    def prepare(batch: Batch) -> Batch:
-        X, y, weight = batch
-        if y is None:
-            return batch
-        own = factors.to(X)[y]
-        return Batch(X, y, own if weight is None else own * weight)
-
-    return prepare
+    """Relative rounding error of the type the rows arrive in."""
+    dtype = intake.data.X.dtype if intake.data is not None else getattr(torch, intake.origin.dtype)
+    return float(torch.finfo(dtype).eps)

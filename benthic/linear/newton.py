@@ -9,10 +9,9 @@ from torch import Tensor
 
 from benthic.data.batch import Batch
 from benthic.linear.descent import Descent
+from benthic.linear.positive import factor
 from benthic.linear.scores import first_order, mirror, second_order, with_ones
 from benthic.training.learner import Again, Stats
-
-_JITTERS = (0.0, 1e-12, 1e-9, 1e-6, 1e-3)
 
 
 class Newton(Descent):
@@ -25,7 +24,7 @@ class Newton(Descent):
     affine invariance of Newton's method this is the step of least norm in all k rows.
     """
 
-    final_step: ClassVar[bool] = True
+    exact: ClassVar[bool] = True
 
     def sums(self, batch: Batch) -> dict[str, Tensor]:
         """Sums of loss, gradient and Hessian over a block."""
@@ -40,7 +39,7 @@ class Newton(Descent):
         rows = max(classes - 1, 1)
         hessian = mirror(stats["hessian"].cpu()) / stats.weight
         hessian += torch.kron(_contrasts(classes), self._ridge(width, stats.weight))
-        step = solve_positive(hessian, -self.gradient[:rows].reshape(-1)).reshape(rows, width)
+        step = factor(hessian).solve(-self.gradient[:rows].reshape(-1)).reshape(rows, width)
         if classes > 1:
             step = self.goal.canonical(torch.cat([step, step.new_zeros(1, width)]))
         return step, float((self.gradient * step).sum())
@@ -57,22 +56,3 @@ def _contrasts(classes: int) -> Tensor:
     if classes == 1:
         return torch.ones(1, 1, dtype=torch.float64)
     return torch.eye(classes - 1, dtype=torch.float64) - 1.0 / classes
-
-
-def solve_positive(matrix: Tensor, right: Tensor) -> Tensor:
-    """Solve with a symmetric positive semidefinite matrix, well scaled or not.
-
-    The matrix is scaled to unit diagonal; where it is singular, as little as needed is added to that.
-
-    >>> solve_positive(torch.diag(torch.tensor([1e12, 1e-12])), torch.tensor([1e12, 1e-12]))
-    tensor([1., 1.])
-    """
-    diagonal = matrix.diagonal()
-    scale = torch.where(diagonal > 0, diagonal, torch.inf).rsqrt()
-    unit = matrix * scale[:, None] * scale
-    unit.diagonal().copy_(torch.ones_like(diagonal))
-    for jitter in _JITTERS:
-        factor, info = torch.linalg.cholesky_ex(unit + jitter * torch.eye(len(unit), dtype=unit.dtype))
-        if int(info) == 0:
-            break
-    return torch.cholesky_solve((right * scale)[:, None], factor)[:, 0] * scale

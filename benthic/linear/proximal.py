@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,7 +27,7 @@ class ProximalNewton(Descent):
     conditions most. A feature that fits in neither stays at zero and costs nothing.
     """
 
-    final_step: ClassVar[bool] = True
+    exact: ClassVar[bool] = True
 
     def propose(self, stats: Stats, again: Again) -> tuple[Tensor, float]:
         """The minimum of the model on the working set, as a direction, and the decrease it promises."""
@@ -41,14 +42,12 @@ class ProximalNewton(Descent):
         hessian = mirror(curvature) / stats.weight
         hessian.diagonal().add_((~free).reshape(-1), alpha=l2)
         columns = torch.cat([chosen, torch.arange(self._width, self.theta.shape[1])])
-        worst = self.violation(stats.weight)
         change = _solve_model(
             hessian,
             self.gradient[:, columns].reshape(-1),
             self.theta[:, columns].reshape(-1),
             free.reshape(-1),
             l1,
-            tol=worst * min(0.1, worst),
         )
         trial = self.theta.clone()
         trial[:, columns] += change.reshape(len(trial), width)
@@ -75,8 +74,7 @@ class ProximalNewton(Descent):
 
     def _violations(self, l1: float) -> Tensor:
         result = self.gradient.abs()
-        g, w = self.goal.penalized(self.gradient), self.goal.penalized(self.theta)
-        subgradient = torch.where(w == 0, (g.abs() - l1).clamp_min(0.0), (g + l1 * w.sign()).abs())
+        subgradient = violations(self.goal.penalized(self.gradient), self.goal.penalized(self.theta), l1)
         self.goal.penalized(result).copy_(subgradient)
         return result
 
@@ -94,7 +92,12 @@ class ProximalNewton(Descent):
         return Stats(total_weight(batch), {"hessian": second_order(P, with_ones(kept, self.goal.intercept), weight)})
 
 
-def _solve_model(H: Tensor, gradient: Tensor, w: Tensor, free: Tensor, l1: float, tol: float) -> Tensor:
+def violations(gradient: Tensor, w: Tensor, l1: float) -> Tensor:
+    """How far each entry is from optimal: the distance of minus the gradient from l1 times the signs of w."""
+    return torch.where(w == 0, (gradient.abs() - l1).clamp_min(0.0), (gradient + l1 * w.sign()).abs())
+
+
+def _solve_model(H: Tensor, gradient: Tensor, w: Tensor, free: Tensor, l1: float) -> Tensor:
     """The change of ``w`` (m,) that minimizes the model.
 
     Entries that are free of the penalty are eliminated, which leaves coordinate descent a problem that the
@@ -105,8 +108,12 @@ def _solve_model(H: Tensor, gradient: Tensor, w: Tensor, free: Tensor, l1: float
     cross = H[bound][:, free]
     reduced = H[bound][:, bound] - cross @ inverse @ cross.T
     slope = gradient[bound] - cross @ (inverse @ gradient[free])
-    l1s = torch.full_like(slope, l1)
-    found, _ = descend(reduced.numpy(), slope.numpy(), w[bound].numpy(), l1s.numpy(), tol)
+    if not len(slope):
+        return -inverse @ gradient
+    # the closer the descent is to its end, the smaller a part of what is left to gain may be missed
+    gain = float((violations(slope, w[bound], l1) ** 2 / reduced.diagonal().clamp_min(1e-300)).max())
+    tol = max(1e-3 * gain * min(gain, 1e-3), 1e-28)
+    found, _ = descend(reduced.numpy(), slope.numpy(), w[bound].numpy(), np.full(len(slope), l1), tol)
     change = torch.zeros_like(w)
     change[bound] = torch.from_numpy(found) - w[bound]
     change[free] = -inverse @ (gradient[free] + cross.T @ change[bound])

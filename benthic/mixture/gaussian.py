@@ -32,6 +32,7 @@ from benthic.training.estimator import Session, TrainedEstimator
 from benthic.training.intake import Intake
 from benthic.uses.verbs import Uses, conditions
 
+_SAMPLE_BYTES = 32 << 20  # rows of a file that a start is made from
 _BATCH_BYTES = 8 << 20  # rows read at once; they are worked on in smaller blocks
 
 
@@ -158,7 +159,8 @@ class GaussianMixture(Uses, Samples, HasExactDensity, DensityMixin, TrainedEstim
             )
 
     def _learner(self, intake: Intake, session: Session, before: Gaussians | None) -> EM:
-        rows = intake.data or intake.sample(SAMPLE_ROWS, session.seed)
+        fitting = _SAMPLE_BYTES // (8 * intake.width)  # of a file, where rows may be wide
+        rows = intake.data or intake.sample(min(SAMPLE_ROWS, max(fitting, 20 * self.n_components)), session.seed)
         columns = columns_of(rows.X, rows.weight)
         start, fixed = self._start(rows, columns, session.seed, before)
         restarts = Restarts(1 if fixed else self.n_init, self.tol, self.max_iter)

@@ -104,12 +104,12 @@ def minimize(
         if float(gradient.abs().max()) <= tol:
             return Minimum(point, value, gradient, iteration, True)
         direction = -memory.inverse(gradient, inverse)
-        noise = 10 * torch.finfo(point.dtype).eps * abs(value)
+        noise = 0.01 * torch.finfo(point.dtype).eps ** 0.5 * abs(value)
         search = Search(value, float(_dot(gradient, direction)), noise=noise)
         while True:
             trial = point + search.step * direction
             found, slope = function(trial)
-            if search.accepts(found):
+            if search.accepts(found, float(_dot(slope, direction))):
                 break
             search = search.shorter(found)
             if search.exhausted:

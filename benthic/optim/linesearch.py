@@ -22,7 +22,8 @@ class Search:
     Armijo, 1966; trial steps by safeguarded quadratic interpolation (Nocedal & Wright, 2006, section 3.5).
     For a composite objective the slope is the decrease its model predicts (Lee, Sun & Saunders, 2014).
 
-    step: the trial t. noise: how far two equal values may differ by rounding.
+    Where values differ by no more than ``noise``, the slope at the trial decides, which rounding blurs less
+    (approximate Wolfe condition of Hager & Zhang, 2005). step: the trial t.
 
     >>> search = Search(value=1.0, slope=-4.0)
     >>> search.accepts(3.0)
@@ -37,9 +38,16 @@ class Search:
     noise: float = 0.0
     sufficient: float = 1e-4
 
-    def accepts(self, value: float) -> bool:
-        """Whether the objective at the trial is low enough; not a number never is."""
-        return value <= self.value + self.sufficient * self.step * self.slope + self.noise
+    def accepts(self, value: float, slope: float | None = None) -> bool:
+        """Whether the objective at the trial is low enough; not a number never is.
+
+        slope: of the objective along the ray at the trial, where known.
+        """
+        if value <= self.value + self.sufficient * self.step * self.slope:
+            return True
+        if not abs(value - self.value) <= self.noise:
+            return False
+        return slope is None or slope <= (2 * self.sufficient - 1) * self.slope
 
     def shorter(self, value: float) -> Search:
         """The search with its next trial, after ``value`` was found at this one."""

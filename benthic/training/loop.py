@@ -50,7 +50,8 @@ class Loop:
     weight_sum: float = 0.0
     history: list[dict[str, Any]] = field(default_factory=list)
     best: dict[str, Any] = field(default_factory=dict)
-    done: bool = False
+    done: bool = False  # nothing is left to do under the budget
+    complete: bool = False  # nothing would be left to do under any budget
 
     def __post_init__(self) -> None:
         self._stop_asked = False
@@ -120,6 +121,7 @@ class Loop:
             if self.step == before and self.batch == 0:
                 raise InvalidInput("the data source gave no batch; it is empty or its open() is exhausted")
             if self._end_epoch():
+                self.complete = True
                 break
 
     def _one_batch(self, part: Part) -> None:
@@ -175,6 +177,7 @@ class Loop:
             if progress.due():
                 progress.show(self.step, self.total_steps, loss, self.epoch - 1)
             if info.done:
+                self.complete = True
                 break
             if self._stop_asked:
                 self._interrupt()
@@ -309,6 +312,7 @@ class Loop:
             "history": self.history,
             "best": self.best,
             "done": done,
+            "complete": self.complete,
             "seed": self.seed,
             "rows": self.feed.rows,
             "batch_size": self.feed.batch_size,
@@ -323,19 +327,14 @@ class Loop:
         if state is None:
             return
         self._check_same_run(state)
-        for name in ("step", "epoch", "batch", "loss_sum", "weight_sum", "history", "best", "done", "seed"):
+        for name in ("step", "epoch", "batch", "loss_sum", "weight_sum", "history", "best", "done", "complete", "seed"):
             setattr(self, name, state[name])
         self.loss_sum = self._zero(self.loss_sum)
         self.learner.load_state_dict(state["learner"])
         states: Sequence[Any] = state["random"]
         restore_random(states[min(self.world.rank, len(states) - 1)], self.device)
-        if self.done and self.total_steps is not None and self.step < self.total_steps and not self._stopped_early():
-            self.done = False  # the budget was raised: go on from where the run ended
-
-    def _stopped_early(self) -> bool:
-        if self._stopping is None or not self.best:
-            return False
-        return bool(self.epoch - self.best["epoch"] >= self._stopping.patience)
+        left = self.total_steps is None or self.step < self.total_steps
+        self.done = self.complete or not left  # a raised budget goes on from where the run ended
 
     def _check_same_run(self, state: dict[str, Any]) -> None:
         for name, now in (("rows", self.feed.rows), ("batch_size", self.feed.batch_size)):

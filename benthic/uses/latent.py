@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -26,15 +26,25 @@ class Latent(Protocol):
         """A draw of x given z."""
 
 
+class Filled(NamedTuple):
+    """Rows without gaps, (n, d): one draw of what was missing, and its expectation."""
+
+    draw: Tensor
+    mean: Tensor
+
+
 @torch.no_grad()
-def fill(model: Latent, X: Tensor, generator: torch.Generator, steps: int = 60) -> tuple[Tensor, Tensor]:
-    """A draw of the gaps of ``X`` given the rest, and the mean of the decoder over the later half of the chain.
+def fill(model: Latent, X: Tensor, generator: torch.Generator, *, steps: int = 60, chains: int = 1) -> Filled:
+    """A draw of the gaps of ``X`` given the rest, and their mean over the later half of the chains.
 
     Metropolis within Gibbs (Mattei & Frellsen, 2018): z is proposed from q(z|x) and accepted so that the
     chain has p(z, x_missing | x_observed) as its law; then the gaps are redrawn from p(x|z).
 
-    X: (n, d) with NaN for gaps. Returns two (n, d) tensors without gaps.
+    X: (n, d) with NaN for gaps. steps: of each chain, the first half of which is dropped. chains: run side by
+    side for each row and averaged.
     """
+    rows = len(X)
+    X = X.repeat(chains, 1)
     gaps = torch.isnan(X)
 
     def normal() -> Tensor:
@@ -53,7 +63,8 @@ def fill(model: Latent, X: Tensor, generator: torch.Generator, steps: int = 60) 
         x = torch.where(gaps, model.emit(z, generator), X)
         if step >= steps // 2:
             total, kept = total + model.mean(z), kept + 1
-    return x, torch.where(gaps, total / kept, X)
+    mean = torch.where(gaps, total / kept, X)
+    return Filled(x[:rows], mean.reshape(chains, rows, -1).mean(0))
 
 
 def _log_weight(model: Latent, x: Tensor, z: Tensor, mean: Tensor, log_var: Tensor) -> Tensor:

@@ -154,7 +154,7 @@ def test_conditional_samples_keep_what_is_given(name):
 
 @pytest.mark.parametrize("name", [n for n in NAMES if "impute" in benthic.catalogue()[n].tasks])
 def test_imputation_beats_the_column_mean(name):
-    model, holed = make(name, trainer={"steps": 600, "lr": 0.01}).fit(X), X.copy()
+    model, holed = make(name, trainer={"steps": 1500, "lr": 0.01}).fit(X), X.copy()
     holes = np.random.default_rng(1).random(X.shape) < 0.15
     holed[holes] = np.nan
     full = model.impute(holed)
