@@ -18,7 +18,7 @@ TITLE = "LogisticRegression, 10 classes, n=100000 d=100: time to a relative loss
 GAP = 1e-6
 SOLVERS = ("lbfgs", "newton-cg", "newton-cholesky", "sag", "saga")
 LADDER = tuple(10.0**-power for power in range(1, 9))  # tolerances, refined by bisection
-PATIENCE = 90.0  # seconds after which a solver climbs no further down the ladder
+PATIENCE = 45.0  # seconds after which a solver climbs no further down the ladder
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,9 @@ def peer(X, y, sample_weight=None, **params):
 
 @pytest.mark.parametrize("name", LOADERS)
 @pytest.mark.parametrize("solver", ["newton", "lbfgs", "auto"])
-@pytest.mark.parametrize("params", [{}, {"C": 0.01}, {"C": 100.0}, {"fit_intercept": False}, {"class_weight": "balanced"}])
+@pytest.mark.parametrize(
+    "params", [{}, {"C": 0.01}, {"C": 100.0}, {"fit_intercept": False}, {"class_weight": "balanced"}]
+)
 def test_l2_agrees(name, solver, params):
     X, y = data(name)
     theirs = peer(X, y, **params)
