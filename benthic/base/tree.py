@@ -6,6 +6,7 @@ import importlib
 import math
 from collections.abc import Callable, Collection
 from itertools import pairwise
+from pathlib import Path, PurePath
 from typing import Any, cast
 
 import numpy as np
@@ -141,6 +142,9 @@ class Encoder:
     def _encode_torch_dtype(self, value: torch.dtype, path: str) -> Json:
         return {"$torch_dtype": str(value).removeprefix("torch.")}
 
+    def _encode_path(self, value: PurePath, path: str) -> Json:
+        return {"$path": str(value)}
+
     def _encode_random_state(self, value: np.random.RandomState, path: str) -> Json:
         return {"$random_state": self.encode(value.get_state(legacy=True), path)}
 
@@ -155,6 +159,7 @@ class Encoder:
         (np.dtype, _encode_dtype),
         (torch.dtype, _encode_torch_dtype),
         (np.random.RandomState, _encode_random_state),
+        (PurePath, _encode_path),
     )
 
     def _encode_object(self, value: Any, path: str) -> Json:
@@ -299,6 +304,7 @@ class Decoder:
         "$type": lambda self, json: np.dtype(json["$type"]).type,
         "$torch_dtype": lambda self, json: getattr(torch, json["$torch_dtype"]),
         "$random_state": _random_state,
+        "$path": lambda self, json: Path(json["$path"]),
         "$supplied": _supply,
         "$record": _record,
         "$sklearn": _sklearn,

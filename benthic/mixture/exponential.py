@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import DensityMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from benthic.base.arrays import FLOATS, Origin
-from benthic.base.capabilities import HasExactDensity, Samples, to_numpy
+from benthic.base.capabilities import to_numpy
 from benthic.base.errors import InvalidInput
 from benthic.base.likelihood import Likelihood
 from benthic.base.seeds import generator, np_generator
@@ -26,19 +21,18 @@ from benthic.data.batch import Batch
 from benthic.distributions.exponential import Family
 from benthic.distributions.families import family_of
 from benthic.distributions.product import Product
-from benthic.mixture.common import Restarts, check_rows, choose, column_names
+from benthic.mixture.common import Restarts, choose, column_names
+from benthic.mixture.estimator import MixtureEstimator
 from benthic.mixture.exponential_em import Components, ExponentialEM, Prior, log_joint
 from benthic.mixture.exponential_start import Starter
 from benthic.mixture.margins import draw_margins
 from benthic.mixture.start import SAMPLE_ROWS
-from benthic.training.estimator import Session, TrainedEstimator
-from benthic.training.intake import Intake
-from benthic.uses.verbs import Uses, conditions
-
-_BATCH_BYTES = 4 << 20  # of the statistics worked on at once
+from benthic.training.estimator import Session
+from benthic.training.intake import Intake, Prepare
+from benthic.uses.verbs import conditions
 
 
-class ExponentialFamilyMixture(Uses, Samples, HasExactDensity, DensityMixin, TrainedEstimator):
+class ExponentialFamilyMixture(MixtureEstimator):
     r"""Weighted sum of products of exponential families, fitted by expectation maximization.
 
     .. math:: p(x) = \sum_k w_k \prod_j h_j(x_j) \exp(\langle \eta_{kj}, T_j(x_j) \rangle - A_j(\eta_{kj}))
@@ -67,8 +61,6 @@ class ExponentialFamilyMixture(Uses, Samples, HasExactDensity, DensityMixin, Tra
     'mass'
     """
 
-    accepts_missing = True
-
     def __init__(
         self,
         n_components: int = 1,
@@ -92,54 +84,15 @@ class ExponentialFamilyMixture(Uses, Samples, HasExactDensity, DensityMixin, Tra
 
     # -- learning --------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn from rows ``X`` (array, frame, path or source), NaN for missing values.
-
-        y: ignored; for a file, the name of a column to leave out. sample_weight: how often each row counts.
-        """
-        with self._session(X) as session:
-            self._check_settings()
-            leave_out = y if isinstance(X, (str, Path)) else None
-            intake = Intake(self, X, leave_out, sample_weight=sample_weight)
-            with speaking(self, "fit"):
-                check_rows(intake, self.n_components)
-                learner = self._learner(intake, session)
-                numbers = learner.product.size + self.n_components
-                feed = intake.feed(
-                    batch_size=session.trainer.batch_size or max(1024, _BATCH_BYTES // (8 * numbers)),
-                    seed=session.seed,
-                    device=session.device,
-                    world=session.world,
-                    prepare=self._checked if intake.data is None else None,
-                )
-            self._train(learner, feed, session)
-        self._keep(learner, intake.origin)
-        if not self.converged_:
-            warnings.warn(
-                f"ExponentialFamilyMixture.fit: the best start did not converge in {self.n_iter_} steps; raise "
-                "max_iter or tol",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        return self
-
     def _check_settings(self) -> None:
-        with speaking(self, "fit"):
-            for name in ("n_components", "max_iter", "n_init"):
-                value = getattr(self, name)
-                if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
-                    raise InvalidInput(f"{name} is {value!r}; it must be a whole number of at least 1")
-            for name in ("tol", "reg"):
-                value = getattr(self, name)
-                if not value >= 0:
-                    raise InvalidInput(f"{name} is {value!r}; it must be a number of at least 0")
-            self._named()
+        self._check_numbers(("n_components", "max_iter", "n_init"), ("tol", "reg"))
+        self._named()
 
-    def _learner(self, intake: Intake, session: Session) -> ExponentialEM:
+    def _learner(self, intake: Intake, session: Session) -> tuple[ExponentialEM, int]:
         rows = intake.data or intake.sample(SAMPLE_ROWS, session.seed)
         self._checked(rows)
         starter = Starter(self._families(intake.width), rows.X, rows.weight)
-        return ExponentialEM(
+        learner = ExponentialEM(
             starter.product,
             lambda restart: starter(self.n_components, np_generator(session.seed, "start", restart)),
             Prior(float(self.reg), starter.typical),
@@ -147,6 +100,10 @@ class ExponentialFamilyMixture(Uses, Samples, HasExactDensity, DensityMixin, Tra
             names=column_names(self, intake.width),
             device=session.device,
         )
+        return learner, learner.product.size + self.n_components
+
+    def _prepare(self, intake: Intake) -> Prepare | None:
+        return self._checked if intake.data is None else None
 
     def _checked(self, batch: Batch) -> Batch:
         """The batch, if every value is one its family allows."""
@@ -165,10 +122,6 @@ class ExponentialFamilyMixture(Uses, Samples, HasExactDensity, DensityMixin, Tra
         self.shift_, self.scale_ = kept(learner.product.shift), kept(learner.product.scale)
         self.converged_, self.n_iter_ = bool(best["converged"]), int(best["iterations"])
         self.lower_bound_ = float(best["bound"])
-
-    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
-        """``fit``, then the most probable component of each row."""
-        return self.fit(X, y, sample_weight=sample_weight).predict(X)
 
     # -- families --------------------------------------------------------------------------------------
 
@@ -231,27 +184,10 @@ class ExponentialFamilyMixture(Uses, Samples, HasExactDensity, DensityMixin, Tra
         product, components = self._mixture(X.device)
         return log_joint(product, components, product.read(X)).T
 
-    def predict_proba(self, X: Any) -> Any:
-        """Probability that each row came from each component, (n, k); gaps are left out."""
-        tensor, origin = self._arrive(X, "predict_proba")
-        return origin.mirror(torch.softmax(self._log_joint(tensor), 1))
-
-    def predict(self, X: Any) -> Any:
-        """The most probable component of each row, (n,)."""
-        tensor, origin = self._arrive(X, "predict")
-        return origin.mirror(self._log_joint(tensor).argmax(1))
-
     # -- density ---------------------------------------------------------------------------------------
-
-    def _log_prob(self, X: Tensor) -> Tensor:
-        return torch.logsumexp(self._log_joint(X), 1)
 
     def _likelihood(self, X: Tensor, method: str | None) -> Likelihood:
         return replace(super()._likelihood(X, method), measure=self._mixture()[0].measure)
-
-    def score_samples(self, X: Any) -> Any:
-        """The same as ``log_prob``, under scikit-learn's name."""
-        return self.log_prob(X)
 
     @property
     def grad_log_prob(self) -> Any:
@@ -266,15 +202,6 @@ class ExponentialFamilyMixture(Uses, Samples, HasExactDensity, DensityMixin, Tra
                 "there is no gradient; use families of densities for every column"
             )
         return super().grad_log_prob
-
-    def bic(self, X: Any) -> float:
-        """Bayesian information criterion on ``X``; lower is better."""
-        values = self.log_prob(X)
-        return float(-2 * values.sum() + self._n_parameters() * math.log(len(values)))
-
-    def aic(self, X: Any) -> float:
-        """Akaike information criterion on ``X``; lower is better."""
-        return float(-2 * self.log_prob(X).sum() + 2 * self._n_parameters())
 
     def _n_parameters(self) -> int:
         k, size = self.natural_.shape
@@ -313,9 +240,7 @@ class ExponentialFamilyMixture(Uses, Samples, HasExactDensity, DensityMixin, Tra
         names = dict.fromkeys(family.name for family in self._families(len(self.shift_)))
         return {
             "components": f"{self.n_components}, {', '.join(names)}",
-            "weights": ", ".join(f"{float(w):.3f}" for w in self.weights_),
-            "mean log-likelihood": self.lower_bound_,
-            "EM steps": f"{self.n_iter_}{'' if self.converged_ else ', not converged'}",
+            **super()._facts(),
         }
 
     def plot(self, X: Any = None, *, features: Sequence[int] | None = None) -> Any:

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import math
-import warnings
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-import numpy as np
 import torch
-from sklearn.base import DensityMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from benthic.base.arrays import Origin
-from benthic.base.capabilities import HasExactDensity, Samples, to_numpy
+from benthic.base.capabilities import to_numpy
 from benthic.base.errors import InvalidInput, nearest
 from benthic.base.seeds import generator, np_generator
 from benthic.base.validation import speaking
@@ -24,19 +18,19 @@ from benthic.data.batch import Batch
 from benthic.mixture import density
 from benthic.mixture.common import Restarts, column_names
 from benthic.mixture.em import EM, Start
+from benthic.mixture.estimator import MixtureEstimator
 from benthic.mixture.maximization import Floor
 from benthic.mixture.parameters import Gaussians, check_kind, covariance_shape
 from benthic.mixture.picture import draw_mixture
 from benthic.mixture.start import ALIASES, SAMPLE_ROWS, WAYS, Columns, Plan, Starter, columns_of, read_given
-from benthic.training.estimator import Session, TrainedEstimator
+from benthic.training.estimator import Session
 from benthic.training.intake import Intake
-from benthic.uses.verbs import Uses, conditions
+from benthic.uses.verbs import conditions
 
 _SAMPLE_BYTES = 32 << 20  # rows of a file that a start is made from
-_BATCH_BYTES = 8 << 20  # rows read at once; they are worked on in smaller blocks
 
 
-class GaussianMixture(Uses, Samples, HasExactDensity, DensityMixin, TrainedEstimator):
+class GaussianMixture(MixtureEstimator):
     r"""Weighted sum of Gaussians, fitted by expectation maximization.
 
     .. math:: p(x) = \sum_k w_k\, N(x; \mu_k, C_k)
@@ -64,7 +58,8 @@ class GaussianMixture(Uses, Samples, HasExactDensity, DensityMixin, TrainedEstim
     array([[4., 4.]])
     """
 
-    accepts_missing = True
+    least_rows = 2
+    advice = "raise max_iter or tol, or try other init_params"
 
     def __init__(
         self,
@@ -99,66 +94,20 @@ class GaussianMixture(Uses, Samples, HasExactDensity, DensityMixin, TrainedEstim
 
     # -- learning --------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn from rows ``X`` (array, frame, path or source), NaN for missing values.
-
-        y: ignored; for a file, the name of a column to leave out. sample_weight: how often each row counts.
-        """
-        with self._session(X) as session:
-            self._check_settings()
-            leave_out = y if isinstance(X, (str, Path)) else None
-            intake = Intake(self, X, leave_out, sample_weight=sample_weight)
-            with speaking(self, "fit"):
-                self._check_rows(intake)
-                learner = self._learner(intake, session, self._earlier(intake.width))
-            size = _BATCH_BYTES // (8 * intake.width)
-            feed = intake.feed(
-                batch_size=session.trainer.batch_size or max(1024, size),
-                seed=session.seed,
-                device=session.device,
-                world=session.world,
-            )
-            self._train(learner, feed, session)
-        self._keep(learner, intake.origin)
-        if not self.converged_:
-            warnings.warn(
-                f"GaussianMixture.fit: the best start did not converge in {self.n_iter_} steps; raise max_iter or "
-                "tol, or try other init_params",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        return self
-
     def _check_settings(self) -> None:
-        with speaking(self, "fit"):
-            check_kind(self.covariance_type)
-            for name in ("n_components", "max_iter", "n_init"):
-                value = getattr(self, name)
-                if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
-                    raise InvalidInput(f"{name} is {value!r}; it must be a whole number of at least 1")
-            for name in ("tol", "reg_covar"):
-                value = getattr(self, name)
-                if not isinstance(value, (int, float, np.number)) or not value >= 0:
-                    raise InvalidInput(f"{name} is {value!r}; it must be a number of at least 0")
-            if self._way() not in WAYS:
-                raise InvalidInput(
-                    f"init_params {self.init_params!r} is unknown{nearest(str(self.init_params), WAYS)}; "
-                    f"use {', '.join(WAYS)}"
-                )
+        check_kind(self.covariance_type)
+        self._check_numbers(("n_components", "max_iter", "n_init"), ("tol", "reg_covar"))
+        if self._way() not in WAYS:
+            raise InvalidInput(
+                f"init_params {self.init_params!r} is unknown{nearest(str(self.init_params), WAYS)}; "
+                f"use {', '.join(WAYS)}"
+            )
 
     def _way(self) -> str:
         return ALIASES.get(self.init_params, self.init_params)
 
-    def _check_rows(self, intake: Intake) -> None:
-        weight = intake.data.weight if intake.data is not None else None
-        rows = intake.rows if weight is None else int((weight > 0).sum())
-        if rows < max(2, self.n_components):
-            raise InvalidInput(
-                f"Expected n_samples >= n_components (and >= 2) but got n_components = {self.n_components}, "
-                f"n_samples = {rows}; use fewer components or more rows"
-            )
-
-    def _learner(self, intake: Intake, session: Session, before: Gaussians | None) -> EM:
+    def _learner(self, intake: Intake, session: Session) -> tuple[EM, int]:
+        before = self._earlier(intake.width)
         fitting = _SAMPLE_BYTES // (8 * intake.width)  # of a file, where rows may be wide
         rows = intake.data or intake.sample(min(SAMPLE_ROWS, max(fitting, 20 * self.n_components)), session.seed)
         columns = columns_of(rows.X, rows.weight)
@@ -166,7 +115,7 @@ class GaussianMixture(Uses, Samples, HasExactDensity, DensityMixin, TrainedEstim
         restarts = Restarts(1 if fixed else self.n_init, self.tol, self.max_iter)
         if before is not None:
             restarts.objective = self.lower_bound_
-        return EM(
+        learner = EM(
             start,
             restarts,
             reg_covar=self.reg_covar,
@@ -175,6 +124,7 @@ class GaussianMixture(Uses, Samples, HasExactDensity, DensityMixin, TrainedEstim
             dtype=rows.X.dtype,
             device=session.device,
         )
+        return learner, intake.width
 
     def _start(self, rows: Batch, columns: Columns, seed: int, before: Gaussians | None) -> tuple[Start, bool]:
         """The start of each restart, and whether it is always the same."""
@@ -213,10 +163,6 @@ class GaussianMixture(Uses, Samples, HasExactDensity, DensityMixin, TrainedEstim
         self.converged_, self.n_iter_ = bool(best["converged"]), int(best["iterations"])
         self.lower_bound_ = float(best["objective"])
 
-    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
-        """``fit``, then the most probable component of each row."""
-        return self.fit(X, y, sample_weight=sample_weight).predict(X)
-
     # -- components ------------------------------------------------------------------------------------
 
     def _mixture(self, device: torch.device | str = "cpu") -> Gaussians:
@@ -231,38 +177,16 @@ class GaussianMixture(Uses, Samples, HasExactDensity, DensityMixin, TrainedEstim
         factor = self.precisions_cholesky_
         return factor * factor if self.covariance_type in ("diag", "spherical") else factor @ factor.swapaxes(-1, -2)
 
-    def predict_proba(self, X: Any) -> Any:
-        """Probability that each row came from each component, (n, k); gaps are integrated out."""
-        tensor, origin = self._arrive(X, "predict_proba")
-        return origin.mirror(torch.softmax(density.log_joint(self._mixture(tensor.device), tensor), 1))
+    def _log_joint(self, X: Tensor) -> Tensor:
+        return density.log_joint(self._mixture(X.device), X)
 
-    def predict(self, X: Any) -> Any:
-        """The most probable component of each row, (n,)."""
-        tensor, origin = self._arrive(X, "predict")
-        return origin.mirror(density.log_joint(self._mixture(tensor.device), tensor).argmax(1))
-
-    # -- density ---------------------------------------------------------------------------------------
-
-    def _log_prob(self, X: Tensor) -> Tensor:
-        return torch.logsumexp(density.log_joint(self._mixture(X.device), X), 1)
-
-    def score_samples(self, X: Any) -> Any:
-        """The same as ``log_prob``, under scikit-learn's name."""
-        return self.log_prob(X)
+    def _n_parameters(self) -> int:
+        return self._mixture().n_parameters
 
     def grad_log_prob(self, X: Any, t: Any = None) -> Any:
         """Gradient of the log-density with respect to each complete row (the Stein score), like ``X``."""
         tensor, origin = self._arrive(X, "grad_log_prob", missing=False)
         return origin.mirror(density.gradient(self._mixture(tensor.device), tensor))
-
-    def bic(self, X: Any) -> float:
-        """Bayesian information criterion on ``X``; lower is better."""
-        values = self.log_prob(X)
-        return float(-2 * values.sum() + self._mixture().n_parameters * math.log(len(values)))
-
-    def aic(self, X: Any) -> float:
-        """Akaike information criterion on ``X``; lower is better."""
-        return float(-2 * self.log_prob(X).sum() + 2 * self._mixture().n_parameters)
 
     # -- draws -----------------------------------------------------------------------------------------
 
@@ -286,9 +210,7 @@ class GaussianMixture(Uses, Samples, HasExactDensity, DensityMixin, TrainedEstim
     def _facts(self) -> dict[str, Any]:
         return {
             "components": f"{self.n_components}, {self.covariance_type} covariances",
-            "weights": ", ".join(f"{float(w):.3f}" for w in self.weights_),
-            "mean log-likelihood": self.lower_bound_,
-            "EM steps": f"{self.n_iter_}{'' if self.converged_ else ', not converged'}",
+            **super()._facts(),
         }
 
     def plot(self, X: Any = None, *, features: tuple[int, int] = (0, 1)) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -40,6 +41,7 @@ def path(tmp_path):
         (1, (2.5, "a"), [None]),
         {1: "one", (2, 3): [4], None: {}},
         slice(1, None, 2),
+        Path("runs/a"),
         np.float32(1.5),
         np.arange(6).reshape(2, 3),
         np.asfortranarray(np.arange(12.0).reshape(3, 4)),

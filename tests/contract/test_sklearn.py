@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 import benthic
 
-QUICK = [entry.quick() for entry in benthic.catalogue().values() if "table" in entry.data]
+TABLES = [entry for entry in benthic.catalogue().values() if "table" in entry.data]
 # invariance, idempotence and pickling also at default widths, since a small setting can hide a failing default
-DEFAULT_CHECKS = (
+AT_DEFAULT = (
     "check_methods_subset_invariance",
     "check_methods_sample_order_invariance",
     "check_fit_idempotent",
@@ -17,17 +17,25 @@ DEFAULT_CHECKS = (
     "check_dict_unchanged",
 )
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::UserWarning", "ignore::sklearn.exceptions.ConvergenceWarning"
+)
 
-@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::sklearn.exceptions.ConvergenceWarning")
-@parametrize_with_checks(QUICK)
+
+@parametrize_with_checks([entry.quick() for entry in TABLES])
 def test_scikit_learn_check(estimator, check):
     check(estimator)
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::sklearn.exceptions.ConvergenceWarning")
-@parametrize_with_checks([entry.cls() for entry in benthic.catalogue().values() if "table" in entry.data])
+@pytest.mark.parametrize(
+    ("estimator", "check"),
+    [
+        pytest.param(estimator, check, id=f"{entry.name}-{check.func.__name__}")
+        for entry in TABLES
+        for estimator, check in estimator_checks_generator(entry.cls())
+        if check.func.__name__ in AT_DEFAULT
+    ],
+)
 def test_scikit_learn_check_at_default_settings(estimator, check):
-    if check.func.__name__ not in DEFAULT_CHECKS:
-        pytest.skip("only invariance, idempotence and pickling run at default widths")
     check(estimator)

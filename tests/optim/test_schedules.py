@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import torch
 from torch import nn
@@ -17,8 +19,8 @@ def test_factors_stay_between_zero_and_one_and_fall_after_the_warmup(setting):
     factors = [schedule(step, 100) for step in range(100)]
     assert all(0.0 <= f <= 1.0 for f in factors) and max(factors) == 1.0
     peak = factors.index(1.0)
-    assert all(a >= b for a, b in zip(factors[peak:-1], factors[peak + 1 :], strict=True))
-    assert all(a <= b for a, b in zip(factors[:peak], factors[1 : peak + 1], strict=True))
+    assert all(a >= b for a, b in pairwise(factors[peak:]))
+    assert all(a <= b for a, b in pairwise(factors[: peak + 1]))
 
 
 def test_the_floor_holds():

@@ -26,6 +26,7 @@ def files(tmp_path):
 
 
 @pytest.mark.spec("H-02")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_mixture_from_a_file_equals_one_from_an_array(files):
     start = {"means_init": X[:2], "weights_init": [0.5, 0.5], "precisions_init": np.stack([np.eye(4)] * 2)}
     settings = {"tol": 0.0, "max_iter": 5, **start}
