@@ -153,9 +153,9 @@ class Descent(Learner):
         self.stalls = self.stalls + 1 if self._flat(slope) and self.residual >= self.least else 0
         self.least = min(self.least, self.residual)
         reached = self.residual <= self.goal.tol and gain <= self._enough()
-        self.converged = reached or gain <= 0.0 or self.stalls >= _PATIENCE
-        if self.converged or self.iterations >= self.goal.max_iter:
-            if self.converged and self.exact:  # so close, the last step needs no look
+        self.converged = reached or self.stalls >= _PATIENCE
+        if self.converged or gain <= 0.0 or self.iterations >= self.goal.max_iter:
+            if reached and self.exact:  # so close, the last step needs no look
                 self.theta = self.goal.canonical(self.theta + self.direction)
             return self._report(done=True)
         self.iterations += 1

@@ -13,6 +13,8 @@ from benthic.training.learner import Stats, total_weight
 
 _LARGEST = 20_000_000  # numbers in the factors of all classes up to which correlations are kept
 
+_FLATTEST = 1e-10  # curvature that is assumed where probabilities have none left
+
 
 class Moments(NamedTuple):
     """Mean (d,) of the features and their covariance (d, d); of wide data the variances only, (d,)."""
@@ -62,22 +64,22 @@ class Kronecker(NamedTuple):
     def solve(self, gradient: Tensor) -> Tensor:
         """The solution for a right side (r, d) or, with intercepts last, (r, d + 1)."""
         width = len(self.mean)
+        if len(gradient) > 1:  # adding to all classes alike changes nothing
+            gradient = gradient - gradient.mean(0)
         rotated = self.axes.T @ gradient
         body, last = rotated[:, :width], rotated[:, width:]
         if last.shape[1]:
             body = body - last * self.mean
-        flat = (self.levels <= 1e-13 * self.levels.max())[:, None]  # adding to all classes alike changes nothing
         body = self.blocks.solve(body) if isinstance(self.blocks, Factor) else _divide(body, self.blocks)
-        body = torch.where(flat, 0.0, body)
         if last.shape[1]:
-            last = torch.where(flat, 0.0, last / self.levels[:, None]) - body @ self.mean[:, None]
+            last = last / self.levels[:, None] - body @ self.mean[:, None]
         return self.axes @ torch.cat([body, last], 1)
 
 
 def kronecker(moments: Moments, curvature: Tensor, l2: float) -> Kronecker:
     """The approximation for a curvature in the scores S, (r, r), and an L2 penalty of strength ``l2``."""
     levels, axes = torch.linalg.eigh(curvature)
-    levels = levels.clamp_min(0.0)
+    levels = levels.clamp_min(_FLATTEST)
     covariance = moments.covariance
     if covariance.ndim == 1:
         return Kronecker(moments.mean, levels, axes, levels[:, None] * covariance + l2)

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from benthic.pictures.canvas import new_figure
+
 _MANY = 40  # features from which their names no longer fit beside each other
 
 
@@ -16,21 +18,22 @@ def plot_coefficients(coef: np.ndarray, features: Sequence[str], classes: Sequen
     ax: the axes to draw on; without it a new figure is made.
     """
     if ax is None:
-        import matplotlib.pyplot as plt
-
-        size = (6.4, min(max(2.4, 0.28 * coef.shape[1]), 9.0)) if len(coef) == 1 else (7.2, 4.2)
-        _, ax = plt.subplots(figsize=size, layout="constrained")
+        bars = min(int(coef.any(0).sum()), _MANY)
+        _, ax = new_figure(6.4, max(2.0, 0.9 + 0.24 * bars)) if len(coef) == 1 else new_figure(7.2, 4.2)
     (_bars if len(coef) == 1 else _map)(coef, features, classes, ax)
     return ax.figure
 
 
 def _bars(coef: np.ndarray, features: Sequence[str], classes: Sequence[str], ax: Any) -> None:
-    order = np.argsort(np.abs(coef[0]))[-_MANY:]
+    order = np.argsort(np.abs(coef[0]))
+    order = order[coef[0, order] != 0][-_MANY:]
     values = coef[0, order]
     ax.barh(np.arange(len(order)), values, color=np.where(values < 0, "#3b6fb5", "#c8553d"))
     ax.set_yticks(np.arange(len(order)), [features[i] for i in order])
     ax.axvline(0.0, color="0.3", linewidth=0.8)
     ax.set_xlabel(f"change of the log-odds of {classes[-1]} per unit")
+    if len(order) < coef.shape[1]:
+        ax.set_title(f"{len(order)} of {coef.shape[1]} features", fontsize="medium")
 
 
 def _map(coef: np.ndarray, features: Sequence[str], classes: Sequence[str], ax: Any) -> None:

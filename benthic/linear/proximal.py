@@ -109,7 +109,7 @@ def _solve_model(H: Tensor, gradient: Tensor, w: Tensor, free: Tensor, l1: float
     reduced = H[bound][:, bound] - cross @ inverse @ cross.T
     slope = gradient[bound] - cross @ (inverse @ gradient[free])
     if not len(slope):
-        return -inverse @ gradient
+        return torch.mv(-inverse, gradient)
     # the closer the descent is to its end, the smaller a part of what is left to gain may be missed
     gain = float((violations(slope, w[bound], l1) ** 2 / reduced.diagonal().clamp_min(1e-300)).max())
     tol = max(1e-3 * gain * min(gain, 1e-3), 1e-28)

@@ -17,9 +17,7 @@ AT_DEFAULT = (
     "check_dict_unchanged",
 )
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::UserWarning", "ignore::sklearn.exceptions.ConvergenceWarning"
-)
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::sklearn.exceptions.ConvergenceWarning")
 
 
 @parametrize_with_checks([entry.quick() for entry in TABLES])

@@ -24,7 +24,9 @@ def data(name):
 def peer(X, y, sample_weight=None, **params):
     """scikit-learn's answer at a tight tolerance."""
     l1_ratio = params.get("l1_ratio", 0.0)
-    solver = {"solver": "saga", "max_iter": 200_000, "tol": 1e-9} if l1_ratio else {"max_iter": 20_000, "tol": 1e-10}
+    solver = {"solver": "saga", "max_iter": 200_000, "tol": 1e-9, "random_state": 0}
+    if l1_ratio == 0:
+        solver = {"solver": "newton-cholesky", "max_iter": 1000, "tol": 1e-12}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return Peer(**solver, **params).fit(X, y, sample_weight=sample_weight)
@@ -40,9 +42,29 @@ def test_l2_agrees(name, solver, params):
     theirs = peer(X, y, **params)
     ours = benthic.LogisticRegression(solver=solver, tol=1e-9, max_iter=2000, **params).fit(X, y)
     scale = np.abs(theirs.coef_).max()
-    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-4 * scale)
-    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-4)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-6 * scale)
+    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=1e-6 * scale)
+    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-6)
     assert ours.coef_.shape == theirs.coef_.shape and ours.intercept_.shape == theirs.intercept_.shape
+
+
+@pytest.mark.parametrize("solver", ["newton", "lbfgs"])
+def test_sample_weights_agree(solver):
+    X, y = data("three classes")
+    weight = np.random.default_rng(0).uniform(0, 2, len(y))
+    theirs = peer(X, y, weight, C=3.0)
+    ours = benthic.LogisticRegression(C=3.0, solver=solver, tol=1e-9, max_iter=500).fit(X, y, sample_weight=weight)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-6)
+
+
+def test_without_a_penalty_the_likelihood_alone_decides():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3))
+    y = (X @ [1.0, -1.0, 0.5] + rng.logistic(size=400) > 0.3).astype(int)
+    theirs = peer(X, y, C=np.inf)
+    for solver in ("newton", "lbfgs"):
+        ours = benthic.LogisticRegression(C=np.inf, solver=solver, tol=1e-9).fit(X, y)
+        np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-6)
 
 
 def objective(model, X, y, C, l1_ratio):
@@ -57,16 +79,17 @@ def objective(model, X, y, C, l1_ratio):
 def test_l1_and_elastic_net_are_no_worse_and_meet_the_subgradient_condition(name, l1_ratio):
     X, y = data(name)
     C = 0.1
-    ours = benthic.LogisticRegression(C=C, l1_ratio=l1_ratio, tol=1e-8, max_iter=1000).fit(X, y)
+    ours = benthic.LogisticRegression(C=C, l1_ratio=l1_ratio, tol=1e-8).fit(X, y)
     theirs = peer(X, y, C=C, l1_ratio=l1_ratio)
-    assert objective(ours, X, y, C, l1_ratio) <= objective(theirs, X, y, C, l1_ratio) * (1 + 1e-7)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=3e-6)
+    assert objective(ours, X, y, C, l1_ratio) <= objective(theirs, X, y, C, l1_ratio) * (1 + 1e-12)
     P = ours.predict_proba(X)
     hot = (np.asarray(y)[:, None] == ours.classes_).astype(float)
     gradient = C * (P - hot).T @ X
     gradient = gradient[1:] if len(ours.coef_) == 1 else gradient
     smooth, w = gradient + (1 - l1_ratio) * ours.coef_, ours.coef_
-    np.testing.assert_allclose(smooth[w != 0], -l1_ratio * np.sign(w[w != 0]), atol=1e-4 * C * len(X))
-    assert (np.abs(smooth[w == 0]) <= l1_ratio + 1e-4 * C * len(X)).all()
+    np.testing.assert_allclose(smooth[w != 0], -l1_ratio * np.sign(w[w != 0]), atol=1e-7 * C * len(X))
+    assert (np.abs(smooth[w == 0]) <= l1_ratio + 1e-7 * C * len(X)).all()
     assert 0 < (w == 0).sum() < w.size
 
 
