@@ -1,4 +1,4 @@
-"""Time to a relative loss gap of 1e-6: ours beside every solver of scikit-learn that can reach it."""
+"""Time to a relative loss gap of 1e-6: ours beside the solvers of scikit-learn that reach it in time."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from benchmarks.report import Claim, Result, exact
 
 TITLE = "LogisticRegression, 10 classes, n=100000 d=100: time to a relative loss gap of 1e-6"
 GAP = 1e-6
-SOLVERS = ("lbfgs", "newton-cg", "newton-cholesky", "sag", "saga")
-LADDER = tuple(10.0**-power for power in range(1, 9))  # tolerances, refined by bisection
-PATIENCE = 45.0  # seconds after which a solver climbs no further down the ladder
+SOLVERS = ("lbfgs", "newton-cg", "sag")  # saga takes twice as long as sag, newton-cholesky ten times
+LADDER = tuple(10.0**-power for power in range(2, 8))  # tolerances, refined by bisection
+PATIENCE = 60.0  # seconds after which a solver climbs no further down the ladder
 
 
 @dataclass(frozen=True)
@@ -121,8 +121,8 @@ def contenders(given: Problem, best: float) -> Iterator[tuple[str, float, tuple[
 
 
 def run(quick: bool = False) -> Result:
-    """Climb the ladders once, then alternate ours with the three fastest of the peer's solvers."""
-    n, d, k, repeats = (3000, 10, 4, 2) if quick else (100_000, 100, 10, 7)
+    """Climb the ladders once, then alternate ours with the peer's solvers."""
+    n, d, k, repeats = (3000, 10, 4, 2) if quick else (100_000, 100, 10, 5)
     given = problem(n, d, k)
     best = optimum(given)
     climbed = {name: (seconds, rung) for name, seconds, rung in contenders(given, best) if rung}

@@ -123,12 +123,15 @@ def test_a_damaged_newest_checkpoint_is_passed_over(tmp_path):
     assert load_tree(files[0])["step"] == CheckpointFolder(Checkpoint(str(tmp_path)), World()).read()["step"]
 
 
-def test_ctrl_c_finishes_the_step_saves_and_says_how_to_go_on(tmp_path):
+def test_ctrl_c_finishes_the_step_saves_and_says_how_to_go_on(tmp_path, request):
     class Press(Callback):
         def on_step(self, moment, info):
             if moment.step == 9:
                 os.kill(os.getpid(), signal.SIGINT)
 
+    # a background job ignores Ctrl-C from the start; here somebody sits at the terminal
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     whole = mlp(tmp_path / "whole").fit(X, y)
     with pytest.raises(Interrupted, match="stopped at step .* go on with `benthic resume"):
         mlp(tmp_path / "cut", callbacks=(Press(),)).fit(X, y)
