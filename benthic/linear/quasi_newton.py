@@ -13,7 +13,7 @@ from benthic.linear.descent import Descent, Goal
 from benthic.linear.kronecker import Kronecker, Moments, kronecker, moment_sums, moments_of
 from benthic.linear.scores import first_order, spread
 from benthic.optim.lbfgs import Inverse, Memory
-from benthic.training.learner import Again, Stats
+from benthic.training.learner import Again, Stats, clone
 
 
 class QuasiNewton(Descent):
@@ -73,4 +73,5 @@ class QuasiNewton(Descent):
         memory = state["memory"]
         self.memory = Memory(memory["size"], tuple(memory["steps"]), tuple(memory["changes"]))
         self.moments = None if state["moments"] is None else Moments(**state["moments"])
+        self.curvature = clone(state["curvature"])
         self._guess = None

@@ -121,14 +121,15 @@ def test_warm_start_begins_where_it_ended():
     assert int(model.fit(X, y).n_iter_[0]) < first
 
 
-def test_a_stopped_descent_resumes_to_the_same_bits(tmp_path):
+@pytest.mark.parametrize("steps", [1, 4, 7])
+def test_a_stopped_descent_resumes_to_the_same_bits(tmp_path, steps):
     X, y = data("wine")
     whole = benthic.LogisticRegression(solver="lbfgs", tol=1e-8, max_iter=500).fit(X, y)
     checkpoint = {"folder": str(tmp_path), "every_steps": 1}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         benthic.LogisticRegression(
-            solver="lbfgs", tol=1e-8, max_iter=500, trainer={"steps": 4, "checkpoint": checkpoint}
+            solver="lbfgs", tol=1e-8, max_iter=500, trainer={"steps": steps, "checkpoint": checkpoint}
         ).fit(X, y)
     trainer = {"checkpoint": checkpoint, "resume": True}
     resumed = benthic.LogisticRegression(solver="lbfgs", tol=1e-8, max_iter=500, trainer=trainer).fit(X, y)
