@@ -16,7 +16,9 @@ from benchmarks.report import Claim, Result, exact
 
 TITLE = "LogisticRegression, 10 classes, n=100000 d=100: time to a relative loss gap of 1e-6"
 GAP = 1e-6
-SOLVERS = ("lbfgs", "newton-cg", "sag")  # saga takes twice as long as sag, newton-cholesky ten times
+# At a tolerance where sag is done, saga takes 1.4 times as long and is still short of the gap; newton-cholesky
+# takes four times as long to a gap of 3e-4.
+SOLVERS = ("lbfgs", "newton-cg", "sag")
 LADDER = tuple(10.0**-power for power in range(2, 8))  # tolerances, refined by bisection
 PATIENCE = 60.0  # seconds after which a solver climbs no further down the ladder
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 import benthic
+from benthic.base.estimate import Estimate, mean_of
 from benthic.base.seeds import np_generator
 from benthic.cli import console
 from benthic.cli.figures import Picture, pictures_of
@@ -20,7 +21,6 @@ from benthic.cli.report import Number, Page
 from benthic.cli.work import label, note
 from benthic.data.toys import toy
 from benthic.metrics.density import bits_per_dimension, log_likelihood
-from benthic.metrics.estimate import Estimate, mean_of
 from benthic.metrics.judging import Measure, measures
 from benthic.metrics.regression import rmse
 from benthic.pictures.canvas import new_figure

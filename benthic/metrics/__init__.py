@@ -5,7 +5,7 @@ from __future__ import annotations
 from benthic.base.lazy import lazy
 
 _EXPORTS = {
-    "Estimate": "benthic.metrics.estimate",
+    "Estimate": "benthic.base.estimate",
     "Measure": "benthic.metrics.judging",
     "accuracy": "benthic.metrics.classification",
     "auc": "benthic.metrics.classification",
@@ -14,7 +14,7 @@ _EXPORTS = {
     "log_loss": "benthic.metrics.classification",
     "macro_auc": "benthic.metrics.classification",
     "mae": "benthic.metrics.regression",
-    "mean_of": "benthic.metrics.estimate",
+    "mean_of": "benthic.base.estimate",
     "measures": "benthic.metrics.judging",
     "r2": "benthic.metrics.regression",
     "rmse": "benthic.metrics.regression",

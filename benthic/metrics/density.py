@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
+from benthic.base.estimate import Estimate, mean_of
 from benthic.base.likelihood import Likelihood
-from benthic.metrics.estimate import Estimate, mean_of
 
 
 def log_likelihood(found: Likelihood) -> Estimate:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from benthic.base.errors import InvalidInput
+from benthic.base.estimate import Estimate
 from benthic.metrics.classification import accuracy, log_loss, macro_auc
 from benthic.metrics.density import log_likelihood
-from benthic.metrics.estimate import Estimate
 from benthic.metrics.regression import mae, r2, rmse
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from benthic.base.errors import InvalidInput
-from benthic.metrics.estimate import Estimate, from_influence, mean_of, paired
+from benthic.base.estimate import Estimate, from_influence, mean_of, paired
 
 
 def r2(y: Any, predicted: Any) -> Estimate:
