@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -42,15 +42,19 @@ class TableSource(Source):
     """Rows of a table in a file, encoded by a schema that was found in one pass.
 
     target: the column that is y. drop: columns to leave out. kinds: column -> kind where the guess is wrong.
+    A subclass says how its file is opened.
     """
+
+    opened: Callable[[Path], TableFile]
 
     def __init__(
         self,
-        file: TableFile,
+        path: str | Path,
         target: str | None = None,
         drop: Sequence[str] = (),
         kinds: Mapping[str, str] | None = None,
     ) -> None:
+        file = type(self).opened(Path(path))
         self.path, self.target, self._file = file.path, target, file
         check_columns(file.arrow_schema.names, target, drop, file.path)
         if not sum(file.chunk_rows):
@@ -86,27 +90,13 @@ class TableSource(Source):
 class CsvSource(TableSource):
     """Rows of a CSV or TSV file; one pass finds where rows begin and what the columns hold."""
 
-    def __init__(
-        self,
-        path: str | Path,
-        target: str | None = None,
-        drop: Sequence[str] = (),
-        kinds: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(CsvFile(Path(path)), target, drop, kinds)
+    opened = CsvFile
 
 
 class ParquetSource(TableSource):
     """Rows of a Parquet file, row group by row group."""
 
-    def __init__(
-        self,
-        path: str | Path,
-        target: str | None = None,
-        drop: Sequence[str] = (),
-        kinds: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(ParquetFile(Path(path)), target, drop, kinds)
+    opened = ParquetFile
 
 
 def check_columns(names: Sequence[str], target: Any, drop: Sequence[Any], path: Any) -> None:
