@@ -20,6 +20,7 @@ _ROOMS = (
     "pictures",
     "optim",
     "distributions",
+    "dynamics",
     "nets",
     "data",
     "metrics",

@@ -1,0 +1,211 @@
+"""Ordinary differential equations: one function that solves them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benthic.base.errors import InvalidInput, nearest
+from benthic.dynamics.concrete import all_finite, is_transformed
+from benthic.dynamics.control import Control
+from benthic.dynamics.gradients import Adjoint, Checkpointed, Problem
+from benthic.dynamics.gradients import seminorm as seminorm_of
+from benthic.dynamics.joint import Record, with_control, with_fixed_steps
+from benthic.dynamics.packing import Field, Packing
+from benthic.dynamics.rows import with_own_steps
+from benthic.dynamics.runge_kutta import Method, PackedField
+from benthic.dynamics.solution import Solution, SolveError, Statistics
+from benthic.dynamics.tableau import Tableau, tableau_of
+
+GRADIENTS = ("steps", "checkpoint", "adjoint")
+
+
+def solve(
+    field: Field,
+    y0: Any,
+    t: Any,
+    *,
+    method: str | Tableau = "dormand_prince",
+    rtol: float = 1e-6,
+    atol: float = 1e-6,
+    step: float | None = None,
+    adaptive: bool | None = None,
+    control: Control | None = None,
+    per_row: bool = False,
+    dense: bool = False,
+    max_steps: int = 10_000,
+    gradient: str = "steps",
+    parameters: Iterable[Tensor] | None = None,
+    budget: int = 64,
+    seminorm: bool = True,
+) -> Solution:
+    r"""The solution of an initial value problem.
+
+    .. math:: \dot y = f(t, y), \qquad y(t_0) = y_0
+
+    field: f, called with a time () and a state. y0: a tensor, real or complex, or a tuple, list or dictionary of
+    tensors. t: times t₀, t₁, ..., rising or falling; the answer has the state at each, read off between the
+    steps that the tolerance asks for. Gradients flow to y0, to the times and to whatever the field uses, through
+    the steps taken (not through the choice of their sizes).
+
+    method: ``euler``, ``midpoint``, ``heun``, ``rk4``, ``bogacki_shampine``, ``dormand_prince``, ``tsitouras`` or
+    a ``Tableau``. rtol, atol: tolerances of a step, or all of ``control``. step: length of a fixed step, or of
+    the first one if steps are controlled. adaptive: whether steps are controlled; by default where the method
+    estimates its error and no step is given. dense: keep the solution between steps, for ``solution.at(t)``.
+    per_row: every row (the first dimension of all tensors) has its own steps, as if it were solved alone; the
+    field then sees a time for each row, shaped to broadcast. max_steps: after so many, controlled solves stop
+    with an error.
+
+    gradient: ``steps`` keeps the graph of every step, which is fastest and allows higher derivatives;
+    ``checkpoint`` stores at most ``budget`` states and computes the steps between them again; ``adjoint`` solves
+    the adjoint equation backward, in constant memory, to the tolerance of the solver (``seminorm``: without the
+    parameters in its error estimate). The last two need to know what to differentiate: the parameters of a module,
+    or ``parameters``.
+
+    >>> decay = solve(lambda t, y: -y, torch.ones(1, dtype=torch.float64), [0.0, 1.0])
+    >>> decay.last
+    tensor([0.3679], dtype=torch.float64)
+    """
+    tableau = tableau_of(method)
+    packing = Packing.of(y0, batch=int(per_row))
+    start = packing.pack(y0)
+    _check_state(start)
+    grid, times = _times(t, start)
+    if gradient not in GRADIENTS:
+        raise InvalidInput(f"solve: gradient={gradient!r}{nearest(gradient, GRADIENTS)}; use {', '.join(GRADIENTS)}")
+    if adaptive is None:
+        adaptive = tableau.adaptive and step is None
+    _check_step(tableau, step, adaptive)
+    if per_row:
+        _check_rows(start, adaptive, dense, gradient)
+    packed = packing.wrap(field)
+    begin = start
+    if times.requires_grad:
+        # As its beginning moves forward in time, the flow moves back along the field.
+        start = start - _first_slope(packed, grid[0], start, per_row).detach() * (times[0] - grid[0])
+    rule = (control or Control(rtol, atol)) if adaptive else None
+    if rule is not None:
+        rule.check(times.dtype)
+    first = _first_slope(packed, grid[0], start, per_row)
+    statistics: list[Statistics] = []
+
+    def run(work: Method, y: Tensor, record: Record) -> None:
+        if rule is None:
+            statistics.append(with_fixed_steps(work, y, grid, float(step or math.inf), record))
+        else:
+            slope = first if work.graph else first.detach()
+            statistics.append(with_control(work, y, slope, grid, rule, record, size=step, max_steps=max_steps))
+
+    wanted = torch.is_grad_enabled() and (first.requires_grad or start.requires_grad)
+    graph = is_transformed(first) or (wanted and gradient == "steps")
+    work = Method(tableau, packed, start, rows=per_row, graph=graph)
+    record = Record(dense, budget if gradient == "checkpoint" and wanted else 0)
+    if per_row:
+        states, found = with_own_steps(work, start, first, grid, rule, size=step, max_steps=max_steps)
+        statistics.append(found)
+    elif graph or not wanted:
+        run(work, start, record)
+        states = torch.stack([begin, *record.states[1:]])
+    else:
+        back = _backward_solver(tableau, rule, step, max_steps, seminorm)
+        function = {"checkpoint": Checkpointed, "adjoint": Adjoint}[gradient]
+        hidden = _first_slope(packed, grid[0], start.detach(), per_row).requires_grad
+        problem = Problem(work, run, grid, budget, back)
+        states = function.apply(problem, record, start, *_differentiated(field, parameters, hidden))
+    if times.requires_grad:
+        states = _follow_times(work, states, begin, times, grid)
+    return Solution(times, packing.unpack(states), statistics[0], packing, record.as_dense(times.detach()))
+
+
+def _backward_solver(
+    tableau: Tableau, rule: Control | None, step: float | None, max_steps: int, semi: bool
+) -> Callable[..., Any]:
+    """Solves the augmented problem of the adjoint from one time back to another."""
+
+    def back(field: Field, state: Any, span: tuple[float, float], count: int) -> Any:
+        options: dict[str, Any] = {"step": step, "adaptive": False}
+        if rule is not None:
+            options = {"control": replace(rule, norm=seminorm_of(count)) if semi and rule.norm is None else rule}
+        with torch.no_grad():
+            return solve(field, state, span, method=tableau, max_steps=max_steps, **options).last
+
+    return back
+
+
+def _differentiated(field: Field, parameters: Iterable[Tensor] | None, hidden: bool) -> list[Tensor]:
+    """The tensors besides the state that gradients go to."""
+    if parameters is None and isinstance(field, torch.nn.Module):
+        parameters = field.parameters()
+    if parameters is not None:
+        return [p for p in parameters if p.requires_grad]
+    if hidden:
+        raise InvalidInput(
+            "solve: the field uses tensors that need gradients, which only gradient='steps' finds by itself; "
+            "pass an nn.Module, or name them by parameters="
+        )
+    return []
+
+
+def _check_state(y: Tensor) -> None:
+    if not (y.is_floating_point() or y.is_complex()):
+        raise InvalidInput(f"solve: the state has dtype {y.dtype}; it must be a floating-point or complex tensor")
+    if not all_finite(y):
+        raise InvalidInput("solve: the first state is not finite")
+
+
+def _times(t: Any, y: Tensor) -> tuple[list[float], Tensor]:
+    """The times as numbers and as a tensor (m,)."""
+    real = y.abs().dtype if y.is_complex() else y.dtype
+    times = t if isinstance(t, Tensor) else torch.as_tensor(t, dtype=torch.float64)
+    if times.dim() != 1 or len(times) < 2:
+        raise InvalidInput(f"solve: t has shape {tuple(times.shape)}; give at least two times, the first and the last")
+    grid: list[float] = times.detach().to(torch.float64).cpu().tolist()
+    steps = [b - a for a, b in pairwise(grid)]
+    if not (all(x > 0 for x in steps) or all(x < 0 for x in steps)):
+        raise InvalidInput("solve: the times must rise or fall strictly, each after the one before")
+    return grid, times.to(device=y.device, dtype=real)
+
+
+def _check_step(tableau: Tableau, step: float | None, adaptive: bool) -> None:
+    if adaptive and not tableau.adaptive:
+        raise InvalidInput(f"solve: {tableau.name} has no error estimate to control steps by; give step=")
+    if not adaptive and step is None:
+        raise InvalidInput(f"solve: {tableau.name} takes fixed steps; give their length as step=")
+    if step is not None and not (math.isfinite(step) and step > 0):
+        raise InvalidInput(f"solve: step={step}; the length of a step must be positive")
+
+
+def _check_rows(y: Tensor, adaptive: bool, dense: bool, gradient: str) -> None:
+    if y.dim() < 1 or not len(y):
+        raise InvalidInput(f"solve: a state {tuple(y.shape)} has no rows to give their own steps")
+    if not adaptive or dense or gradient != "steps":
+        raise InvalidInput("solve: per_row goes with controlled steps, without dense and with gradient='steps'")
+
+
+def _first_slope(field: PackedField, t: float, y: Tensor, per_row: bool) -> Tensor:
+    """The field where the solution begins, after a look at what it returns."""
+    real = y.abs().dtype if y.is_complex() else y.dtype
+    shape = (len(y), *([1] * (y.dim() - 1))) if per_row else ()
+    slope = field(torch.full(shape, t, dtype=real, device=y.device), y)
+    if not isinstance(slope, Tensor) or slope.shape != y.shape or slope.dtype != y.dtype:
+        got = f"{tuple(slope.shape)} of {slope.dtype}" if isinstance(slope, Tensor) else type(slope).__name__
+        raise InvalidInput(
+            f"solve: the field returned {got} for a state {tuple(y.shape)} of {y.dtype}; they must match"
+        )
+    if not all_finite(slope):
+        raise SolveError(f"solve: the field is not finite at the first time, t={t:.6g}")
+    return slope
+
+
+def _follow_times(method: Method, states: Tensor, begin: Tensor, times: Tensor, grid: Sequence[float]) -> Tensor:
+    """States that move along the field when the times at which they are read move."""
+    moved = [begin]
+    for i, y in enumerate(states[1:], 1):
+        moved.append(y + method.slope(grid[i], y).detach() * (times[i] - grid[i]))
+    return torch.stack(moved)
