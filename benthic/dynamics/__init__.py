@@ -5,11 +5,14 @@ from __future__ import annotations
 from benthic.base.lazy import lazy
 
 _EXPORTS = {
+    "BrownianPath": "benthic.dynamics.brownian",
     "Control": "benthic.dynamics.control",
     "Solution": "benthic.dynamics.solution",
     "SolveError": "benthic.dynamics.solution",
     "Tableau": "benthic.dynamics.tableau",
+    "reversed_in_time": "benthic.dynamics.sde",
     "solve": "benthic.dynamics.ode",
+    "solve_sde": "benthic.dynamics.sde",
 }
 
 __all__ = [*_EXPORTS]
