@@ -7,6 +7,7 @@ from benthic.base.lazy import lazy
 _EXPORTS = {
     "BrownianPath": "benthic.dynamics.brownian",
     "Control": "benthic.dynamics.control",
+    "Event": "benthic.dynamics.events",
     "Solution": "benthic.dynamics.solution",
     "SolveError": "benthic.dynamics.solution",
     "Tableau": "benthic.dynamics.tableau",

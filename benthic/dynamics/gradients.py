@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from benthic.dynamics.collect import Reading, Record
 from benthic.dynamics.control import root_mean_square
-from benthic.dynamics.joint import Reading, Record
 from benthic.dynamics.runge_kutta import Method
 
-Run = Callable[[Method, Tensor, Record], None]
+Run = Callable[[Method, Tensor, Record], Any]
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,9 @@
-"""One time and one step for the whole state: loops with fixed and with controlled steps."""
+"""One time and one step for the whole state: accepted steps, one after another."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -13,134 +12,80 @@ from torch import Tensor
 
 from benthic.dynamics.concrete import all_finite, number
 from benthic.dynamics.control import Control, root_mean_square
-from benthic.dynamics.runge_kutta import Method
-from benthic.dynamics.solution import Dense, SolveError, Statistics
+from benthic.dynamics.runge_kutta import Method, Step
+from benthic.dynamics.solution import SolveError
 
 _STIFF = "it may be stiff for {name}: loosen rtol and atol, shorten the interval, or allow more max_steps"
 
 
-class Reading(NamedTuple):
-    """A step that was taken, and what was read from it: places in the answer, and how far into the step."""
+class Piece(NamedTuple):
+    """An accepted step from (t, y) to ``end``; ``rejected`` trials were too long before it.
+
+    first: the slope where it begins. last: the slope where it ends, None if nobody has asked yet.
+    """
 
     t: float
     h: float
-    inside: tuple[tuple[int, float], ...] = ()
-    ends: tuple[int, ...] = ()
+    end: float
+    y: Tensor
+    step: Step
+    first: Tensor
+    last: Tensor | None
+    rejected: int = 0
 
-    def replay(self, method: Method, y: Tensor) -> tuple[list[Tensor], list[int]]:
-        """The next state and what was read, from the state y where the step began; and the places."""
-        first = method.slope(self.t, y)
-        step = method.step(self.t, self.h, y, first)
-        outputs, places = [step.y], [place for place, _ in self.inside]
-        if self.inside:
-            last = step.slopes[-1] if method.tableau.reuses_last else method.slope(self.t + self.h, step.y)
-            polynomial = method.polynomial(y, step, first, last, self.h)
-            outputs += read(y, self.h, polynomial, [theta for _, theta in self.inside])
-        return [*outputs, *(step.y for _ in self.ends)], [*places, *self.ends]
+    def polynomial(self, method: Method) -> Tensor:
+        """The interpolant inside the step, as in ``Method.polynomial``."""
+        last = method.slope(self.end, self.step.y) if self.last is None else self.last
+        return method.polynomial(self.y, self.step, self.first, last, self.h)
 
 
-@dataclass
-class Record:
-    """What a loop has found so far.
-
-    dense: whether pieces are kept. budget: how many states are stored for a gradient; 0 for none. stored: from
-    the number of a step to the state where it begins, evenly among the steps.
-    """
-
-    dense: bool = False
-    budget: int = 0
-    states: list[Tensor] = field(default_factory=list)
-    pieces: list[tuple[float, float, Tensor, Tensor]] = field(default_factory=list)
-    trace: list[Reading] = field(default_factory=list)
-    stored: dict[int, Tensor] = field(default_factory=dict)
-    stride: int = 1
-
-    def took(self, reading: Reading, y: Tensor) -> None:
-        """Remember a step that began at y."""
-        if not self.budget:
-            return
-        if len(self.trace) % self.stride == 0:
-            self.stored[len(self.trace)] = y
-        self.trace.append(reading)
-        if len(self.stored) > self.budget:
-            self.stride *= 2
-            self.stored = {i: state for i, state in self.stored.items() if i % self.stride == 0}
-
-    def keep(self, t: float, h: float, y: Tensor, polynomial: Tensor) -> None:
-        """Remember a piece for dense output."""
-        if self.dense:
-            self.pieces.append((t, h, y, polynomial))
-
-    def as_dense(self, like: Tensor) -> Dense | None:
-        """The pieces as one function of time."""
-        if not self.dense:
-            return None
-        starts, sizes, states, polynomials = zip(*self.pieces, strict=True)
-        numbers = [torch.tensor(x, dtype=like.dtype, device=like.device) for x in (starts, sizes)]
-        return Dense(*numbers, torch.stack(states), torch.stack(polynomials))
-
-
-def with_fixed_steps(method: Method, y: Tensor, times: Sequence[float], size: float, record: Record) -> Statistics:
+def with_fixed_steps(method: Method, y: Tensor, first: Tensor, times: Sequence[float], size: float) -> Iterator[Piece]:
     """Equal steps of at most ``size`` between each two requested times."""
-    steps, evaluations = 0, 0
-    record.states.append(y)
-    slope = None
+    slope: Tensor | None = first
     for begin, end in pairwise(times):
         count = max(1, math.ceil(abs(end - begin) / size - 1e-9))
         h = (end - begin) / count
         for i in range(count):
             t = begin + i * h
-            if slope is None:
-                slope, evaluations = method.slope(t, y), evaluations + 1
+            slope = method.slope(t, y) if slope is None else slope
             step = method.step(t, h, y, slope)
-            evaluations += method.tableau.stages - 1
             last = step.slopes[-1] if method.tableau.reuses_last else None
-            if record.dense and last is None:
-                last, evaluations = method.slope(t + h, step.y), evaluations + 1
-            if record.dense:
-                record.keep(t, h, y, method.polynomial(y, step, slope, last, h))
-            record.took(Reading(t, h, ends=(len(record.states),) if i == count - 1 else ()), y)
+            yield Piece(t, h, end if i == count - 1 else t + h, y, step, slope, last)
             y, slope = step.y, last
-        steps += count
-        record.states.append(y)
-    if not all_finite(y):
-        raise SolveError(
-            f"solve: the state is not finite after {steps} steps of {method.tableau.name}; use shorter steps"
-        )
-    return Statistics(steps, 0, evaluations, "reached the last time")
+        if not all_finite(y):
+            raise SolveError(
+                f"solve: the state is not finite between t={begin:.6g} and t={end:.6g} of {method.tableau.name}; "
+                "use shorter steps"
+            )
 
 
 def with_control(
     method: Method,
     y: Tensor,
     first: Tensor,
-    times: Sequence[float],
+    span: tuple[float, float],
     control: Control,
-    record: Record,
     *,
     size: float | None,
     max_steps: int,
-) -> Statistics:
-    """Steps as long as the tolerance allows; requested times are read off the interpolant."""
+) -> Iterator[Piece]:
+    """Steps as long as the tolerance allows, from one time to another."""
     tableau, order = method.tableau, method.tableau.error_order + 1
     norm = control.norm or root_mean_square
-    t, end = times[0], times[-1]
+    t, end = span
     sign = math.copysign(1.0, end - t)
-    evaluations = 1
-    if size is None:
-        size, evaluations = initial_step(method, y, first, t, end, control), 2
-    h, before, rejected, steps, waiting = sign * abs(size), 1.0, 0, 0, 1
-    record.states.append(y)
+    h = sign * abs(initial_step(method, y, first, t, end, control) if size is None else size)
+    before, steps, rejected, tries = 1.0, 0, 0, 0
     magnitude = y.detach().abs()
-    while waiting < len(times):
-        if steps + rejected >= max_steps:
+    while t != end:
+        if tries == max_steps:
             raise SolveError(
                 f"solve: {max_steps} steps reached t={t:.6g} of {end:.6g}; " + _STIFF.format(name=tableau.name)
             )
+        tries += 1
         landing = sign * (t + 1.01 * h - end) >= 0
         h = end - t if landing else h
         step = method.step(t, h, y, first)
-        evaluations += tableau.stages - 1
         ahead = step.y.detach().abs()
         scale = control.atol + control.rtol * torch.maximum(magnitude, ahead)
         ratio = number(norm(method.error(step, h) / scale))
@@ -150,35 +95,11 @@ def with_control(
             h *= control.factor(ratio, before, order, rejected=True)
             continue
         reached = end if landing else t + h
-        last = step.slopes[-1]
-        if not tableau.reuses_last:
-            last, evaluations = method.slope(reached, step.y), evaluations + 1
-        arrived, inside = waiting, []
-        while arrived < len(times) and sign * (times[arrived] - reached) <= 0:
-            arrived += 1
-        if record.dense or arrived > waiting + landing:
-            polynomial = method.polynomial(y, step, first, last, h)
-            record.keep(t, h, y, polynomial)
-            inside = [(x - t) / h for x in times[waiting : arrived - landing]]
-            record.states.extend(read(y, h, polynomial, inside))
-        if landing:
-            record.states.append(step.y)
-        record.took(Reading(t, h, tuple(enumerate(inside, waiting)), (len(times) - 1,) if landing else ()), y)
-        steps, waiting = steps + 1, arrived
+        last = step.slopes[-1] if tableau.reuses_last else method.slope(reached, step.y)
+        yield Piece(t, h, reached, y, step, first, last, rejected)
         t, y, first, magnitude = reached, step.y, last, ahead
         h *= control.factor(ratio, before, order)
-        before = max(ratio, 1e-4)
-    return Statistics(steps, rejected, evaluations, "reached the last time")
-
-
-def read(y: Tensor, h: float, polynomial: Tensor, thetas: Sequence[float]) -> list[Tensor]:
-    """States inside a step."""
-    degree = len(polynomial)
-    found = []
-    for theta in thetas:
-        powers = torch.tensor([h * theta ** (j + 1) for j in range(degree)], dtype=y.dtype, device=y.device)
-        found.append(y + torch.tensordot(powers, polynomial, 1))
-    return found
+        before, steps, rejected = max(ratio, 1e-4), steps + 1, 0
 
 
 def _refuse_tiny(t: float, h: float, steps: int, ratio: float, name: str) -> None:

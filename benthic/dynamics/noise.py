@@ -37,7 +37,7 @@ class Noise:
             got = tuple(g.shape) if isinstance(g, Tensor) else type(g).__name__
             wanted = (*y.shape, "m") if self.kind == "general" else tuple(y.shape)
             raise InvalidInput(
-                f"solve_sde: for a state {tuple(y.shape)} the diffusion returned {got}; {self.kind} noise needs {wanted}"
+                f"solve_sde: the diffusion returned {got}; {self.kind} noise of this state needs {wanted}"
             )
         if self.kind == "diagonal":
             return tuple(y.shape)

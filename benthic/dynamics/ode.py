@@ -12,11 +12,13 @@ import torch
 from torch import Tensor
 
 from benthic.base.errors import InvalidInput, nearest
+from benthic.dynamics.collect import Record
 from benthic.dynamics.concrete import all_finite, is_transformed
 from benthic.dynamics.control import Control
+from benthic.dynamics.events import Crossing, Event, Watch
 from benthic.dynamics.gradients import Adjoint, Checkpointed, Problem
 from benthic.dynamics.gradients import seminorm as seminorm_of
-from benthic.dynamics.joint import Record, with_control, with_fixed_steps
+from benthic.dynamics.joint import with_control, with_fixed_steps
 from benthic.dynamics.packing import Field, Packing
 from benthic.dynamics.rows import with_own_steps
 from benthic.dynamics.runge_kutta import Method, PackedField
@@ -40,6 +42,7 @@ def solve(
     per_row: bool = False,
     dense: bool = False,
     max_steps: int = 10_000,
+    events: Sequence[Event] = (),
     gradient: str = "steps",
     parameters: Iterable[Tensor] | None = None,
     budget: int = 64,
@@ -60,7 +63,8 @@ def solve(
     estimates its error and no step is given. dense: keep the solution between steps, for ``solution.at(t)``.
     per_row: every row (the first dimension of all tensors) has its own steps, as if it were solved alone; the
     field then sees a time for each row, shaped to broadcast. max_steps: after so many, controlled solves stop
-    with an error.
+    with an error. events: see ``Event``; ``solution.events`` has those that happened, and a terminal one is the
+    last time of the answer.
 
     gradient: ``steps`` keeps the graph of every step, which is fastest and allows higher derivatives;
     ``checkpoint`` stores at most ``budget`` states and computes the steps between them again; ``adjoint`` solves
@@ -77,14 +81,10 @@ def solve(
     start = packing.pack(y0)
     _check_state(start)
     grid, times = _times(t, start)
-    if gradient not in GRADIENTS:
-        raise InvalidInput(f"solve: gradient={gradient!r}{nearest(gradient, GRADIENTS)}; use {', '.join(GRADIENTS)}")
-    if adaptive is None:
-        adaptive = tableau.adaptive and step is None
+    adaptive = tableau.adaptive and step is None if adaptive is None else adaptive
     _check_step(tableau, step, adaptive)
-    if per_row:
-        _check_rows(start, adaptive, dense, gradient)
-    packed = packing.wrap(field)
+    _check_gradient(gradient, start, per_row, alone=adaptive and not dense and not events)
+    packed = Counted(packing.wrap(field))
     begin = start
     if times.requires_grad:
         # As its beginning moves forward in time, the flow moves back along the field.
@@ -93,24 +93,28 @@ def solve(
     if rule is not None:
         rule.check(times.dtype)
     first = _first_slope(packed, grid[0], start, per_row)
-    statistics: list[Statistics] = []
-
-    def run(work: Method, y: Tensor, record: Record) -> None:
-        if rule is None:
-            statistics.append(with_fixed_steps(work, y, grid, float(step or math.inf), record))
-        else:
-            slope = first if work.graph else first.detach()
-            statistics.append(with_control(work, y, slope, grid, rule, record, size=step, max_steps=max_steps))
-
     wanted = torch.is_grad_enabled() and (first.requires_grad or start.requires_grad)
     graph = is_transformed(first) or (wanted and gradient == "steps")
     work = Method(tableau, packed, start, rows=per_row, graph=graph)
-    record = Record(dense, budget if gradient == "checkpoint" and wanted else 0)
     if per_row:
-        states, found = with_own_steps(work, start, first, grid, rule, size=step, max_steps=max_steps)
-        statistics.append(found)
-    elif graph or not wanted:
-        run(work, start, record)
+        states, statistics = with_own_steps(work, start, first, grid, rule, size=step, max_steps=max_steps)
+        return Solution(times, packing.unpack(states), replace(statistics, evaluations=packed.count), packing)
+    if events and wanted and not graph:
+        raise InvalidInput(f"solve: gradients do not pass an event with gradient={gradient!r}; use gradient='steps'")
+    watch = Watch(events, packing, work.time(grid[0]), start) if events else None
+
+    def run(work: Method, y: Tensor, record: Record) -> Crossing | None:
+        slope = first if work.graph else first.detach()
+        if rule is None:
+            pieces = with_fixed_steps(work, y, slope, grid, float(step or math.inf))
+        else:
+            pieces = with_control(work, y, slope, (grid[0], grid[-1]), rule, size=step, max_steps=max_steps)
+        return record.collect(work, y, pieces, grid, watch)
+
+    record = Record(dense, budget if gradient == "checkpoint" and wanted else 0)
+    end = None
+    if graph or not wanted:
+        end = run(work, start, record)
         states = torch.stack([begin, *record.states[1:]])
     else:
         back = _backward_solver(tableau, rule, step, max_steps, seminorm)
@@ -120,7 +124,24 @@ def solve(
         states = function.apply(problem, record, start, *_differentiated(field, parameters, hidden))
     if times.requires_grad:
         states = _follow_times(work, states, begin, times, grid)
-    return Solution(times, packing.unpack(states), statistics[0], packing, record.as_dense(times.detach()))
+    times, states, reason = _until(end, times, states)
+    statistics = Statistics(record.steps, record.rejected, packed.count, reason)
+    crossings = [replace(crossing, y=packing.unpack(crossing.y)) for crossing in record.crossings]
+    return Solution(
+        times, packing.unpack(states), statistics, packing, record.as_dense(times.detach()), tuple(crossings)
+    )
+
+
+class Counted:
+    """A field that knows how often it was called."""
+
+    def __init__(self, field: PackedField) -> None:
+        self.field, self.count = field, 0
+
+    def __call__(self, t: Tensor, y: Tensor) -> Tensor:
+        """The slope."""
+        self.count += 1
+        return self.field(t, y)
 
 
 def _backward_solver(
@@ -181,11 +202,15 @@ def _check_step(tableau: Tableau, step: float | None, adaptive: bool) -> None:
         raise InvalidInput(f"solve: step={step}; the length of a step must be positive")
 
 
-def _check_rows(y: Tensor, adaptive: bool, dense: bool, gradient: str) -> None:
+def _check_gradient(gradient: str, y: Tensor, per_row: bool, *, alone: bool) -> None:
+    if gradient not in GRADIENTS:
+        raise InvalidInput(f"solve: gradient={gradient!r}{nearest(gradient, GRADIENTS)}; use {', '.join(GRADIENTS)}")
+    if not per_row:
+        return
     if y.dim() < 1 or not len(y):
         raise InvalidInput(f"solve: a state {tuple(y.shape)} has no rows to give their own steps")
-    if not adaptive or dense or gradient != "steps":
-        raise InvalidInput("solve: per_row goes with controlled steps, without dense and with gradient='steps'")
+    if not alone or gradient != "steps":
+        raise InvalidInput("solve: per_row goes with controlled steps and gradient='steps', without dense and events")
 
 
 def _first_slope(field: PackedField, t: float, y: Tensor, per_row: bool) -> Tensor:
@@ -201,6 +226,16 @@ def _first_slope(field: PackedField, t: float, y: Tensor, per_row: bool) -> Tens
     if not all_finite(slope):
         raise SolveError(f"solve: the field is not finite at the first time, t={t:.6g}")
     return slope
+
+
+def _until(end: Crossing | None, times: Tensor, states: Tensor) -> tuple[Tensor, Tensor, str]:
+    """Times, states and the reason for stopping; an event that ended the solve is the last time."""
+    if end is None:
+        return times, states, "reached the last time"
+    times = times[: len(states)]
+    if float(times[-1].detach()) != end.time:
+        times, states = torch.cat([times, end.t[None].to(times)]), torch.cat([states, end.y[None]])
+    return times, states, f"event {end.event} at t={end.time:.6g}"
 
 
 def _follow_times(method: Method, states: Tensor, begin: Tensor, times: Tensor, grid: Sequence[float]) -> Tensor:

@@ -61,7 +61,7 @@ class Solution:
     """States at the requested times.
 
     t: (m,) the times. y: (m, *shape), or the structure of the state with m in front of every tensor.
-    statistics: how it went. dense: the solution in between, if it was asked for.
+    statistics: how it went. dense: the solution in between, if it was asked for. events: those that happened.
     """
 
     t: Tensor
@@ -69,6 +69,7 @@ class Solution:
     statistics: Statistics
     packing: Packing
     dense: Dense | None = None
+    events: tuple[Any, ...] = ()
 
     @property
     def last(self) -> Any:
