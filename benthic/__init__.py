@@ -18,8 +18,12 @@ _FUNCTIONS = {"load": "benthic.base.modelfile", "save": "benthic.base.modelfile"
 _ROOMS = (
     "base",
     "pictures",
+    "linalg",
+    "calculus",
     "optim",
+    "kernels",
     "distributions",
+    "transport",
     "dynamics",
     "nets",
     "data",

@@ -34,8 +34,7 @@ class Problem:
     @property
     def with_graph(self) -> Method:
         """The same method, recording gradients."""
-        like = torch.empty((), dtype=self.method.weights.b.dtype, device=self.method.device)
-        return Method(self.method.tableau, self.method.field, like, rows=False, graph=True)
+        return self.method.recording()
 
 
 class Checkpointed(torch.autograd.Function):

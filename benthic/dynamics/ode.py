@@ -18,6 +18,7 @@ from benthic.dynamics.control import Control
 from benthic.dynamics.events import Crossing, Event, Watch
 from benthic.dynamics.gradients import Adjoint, Checkpointed, Problem
 from benthic.dynamics.gradients import seminorm as seminorm_of
+from benthic.dynamics.implicit import ImplicitMethod
 from benthic.dynamics.joint import with_control, with_fixed_steps
 from benthic.dynamics.packing import Field, Packing
 from benthic.dynamics.rows import with_own_steps
@@ -57,10 +58,11 @@ def solve(
     steps that the tolerance asks for. Gradients flow to y0, to the times and to whatever the field uses, through
     the steps taken (not through the choice of their sizes).
 
-    method: ``euler``, ``midpoint``, ``heun``, ``rk4``, ``bogacki_shampine``, ``dormand_prince``, ``tsitouras`` or
-    a ``Tableau``. rtol, atol: tolerances of a step, or all of ``control``. step: length of a fixed step, or of
-    the first one if steps are controlled. adaptive: whether steps are controlled; by default where the method
-    estimates its error and no step is given. dense: keep the solution between steps, for ``solution.at(t)``.
+    method: ``euler``, ``midpoint``, ``heun``, ``rk4``, ``bogacki_shampine``, ``dormand_prince``, ``tsitouras``,
+    the implicit ``kvaerno`` for stiff problems, or a ``Tableau``. rtol, atol: tolerances of a step, or all of
+    ``control``. step: length of a fixed step, or of the first one if steps are controlled. adaptive: whether
+    steps are controlled; by default where the method estimates its error and no step is given. dense: keep the
+    solution between steps, for ``solution.at(t)``.
     per_row: every row (the first dimension of all tensors) has its own steps, as if it were solved alone; the
     field then sees a time for each row, shaped to broadcast. max_steps: after so many, controlled solves stop
     with an error. events: see ``Event``; ``solution.events`` has those that happened, and a terminal one is the
@@ -95,7 +97,7 @@ def solve(
     first = _first_slope(packed, grid[0], start, per_row)
     wanted = torch.is_grad_enabled() and (first.requires_grad or start.requires_grad)
     graph = is_transformed(first) or (wanted and gradient == "steps")
-    work = Method(tableau, packed, start, rows=per_row, graph=graph)
+    work = _method(tableau, packed, start, per_row, graph, rule or Control(rtol, atol))
     if per_row:
         states, statistics = with_own_steps(work, start, first, grid, rule, size=step, max_steps=max_steps)
         return Solution(times, packing.unpack(states), replace(statistics, evaluations=packed.count), packing)
@@ -142,6 +144,14 @@ class Counted:
         """The slope."""
         self.count += 1
         return self.field(t, y)
+
+
+def _method(tableau: Tableau, field: PackedField, y: Tensor, per_row: bool, graph: bool, control: Control) -> Method:
+    if not tableau.diagonal:
+        return Method(tableau, field, y, rows=per_row, graph=graph)
+    if per_row:
+        raise InvalidInput(f"solve: {tableau.name} is implicit and solves all rows together; leave per_row out")
+    return ImplicitMethod(tableau, field, y, graph=graph, control=control)
 
 
 def _backward_solver(

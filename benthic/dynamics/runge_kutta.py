@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -58,6 +59,12 @@ class Method:
         self.real = like.abs().dtype if like.is_complex() else like.dtype
         self.device = like.device
         self.weights = weights_of(tableau, like.dtype, like.device)
+
+    def recording(self) -> Method:
+        """The same method, recording gradients."""
+        other = copy(self)
+        other.graph = True
+        return other
 
     def time(self, t: float | Tensor) -> Tensor:
         """A time as the field sees it: a tensor that broadcasts against the state."""

@@ -1,4 +1,4 @@
-"""Explicit Runge–Kutta methods as data: a table of coefficients and two orders."""
+"""Runge–Kutta methods as data: a table of coefficients and two orders."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ Row = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Tableau:
-    r"""An explicit Runge–Kutta method.
+    r"""An explicit Runge–Kutta method, or one whose stages, but the first, are implicit by the same number γ.
 
     .. math::
-        k_i = f\Big(t + c_i h,\; y + h \sum_{j<i} a_{ij} k_j\Big), \qquad
+        k_i = f\Big(t + c_i h,\; y + h \sum_{j<i} a_{ij} k_j + h \gamma k_i\Big), \qquad
         y(t + h) \approx y + h \sum_i b_i k_i
 
     Butcher, 1964. order: of the solution that is kept. a: row i has i numbers. b: weights of the stages.
+    diagonal: γ, 0 for an explicit method.
     error: b minus the weights of the embedded solution, None for a method without one. error_order: order of
     that embedded solution. dense: row i holds the coefficients of θ, θ², ... by which stage i enters
     y(t + θh); without it a cubic through values and slopes is used.
@@ -34,11 +35,12 @@ class Tableau:
     error: Row | None = None
     error_order: int = 0
     dense: tuple[Row, ...] | None = None
+    diagonal: float = 0.0
 
     @cached_property
     def c(self) -> Row:
-        """Where in the step each stage is evaluated: the sums of the rows of a."""
-        return tuple(sum(row) for row in self.a)
+        """Where in the step each stage is evaluated: the sums of the rows of a, with γ."""
+        return tuple(sum(row) + (self.diagonal if i else 0.0) for i, row in enumerate(self.a))
 
     @property
     def stages(self) -> int:
@@ -48,7 +50,7 @@ class Tableau:
     @cached_property
     def reuses_last(self) -> bool:
         """Whether the last stage is the first one of the next step."""
-        return self.a[-1] == self.b[:-1] and self.b[-1] == 0.0
+        return self.a[-1] == self.b[:-1] and self.b[-1] == self.diagonal
 
     @property
     def adaptive(self) -> bool:
@@ -140,10 +142,46 @@ TSITOURAS = Tableau(
     ),
 )
 
+# Kværnø, 2004: L-stable and stiffly accurate, as is its embedded solution.
+_ROW_6 = (0.13855640231268224, 0.0, -0.04245337201752043, 0.02446657898003141, 0.61943039072480676)
+_ROW_7 = (
+    0.13659751177640291,
+    0.0,
+    -0.05496908796538376,
+    -0.04118626728321046,
+    0.62993304899016403,
+    0.06962479448202728,
+)
+_GAMMA = 0.26
+KVAERNO = Tableau(
+    "kvaerno",
+    5,
+    (
+        (),
+        (_GAMMA,),
+        (0.13, 0.84033320996790809),
+        (0.22371961478320505, 0.47675532319799699, -0.06470895363112615),
+        (0.16648564323248321, 0.10450018841591720, 0.03631482272098715, -0.13090704451073998),
+        _ROW_6,
+        _ROW_7,
+    ),
+    (*_ROW_7, _GAMMA),
+    error=tuple(b - c for b, c in zip((*_ROW_7, _GAMMA), (*_ROW_6, _GAMMA, 0.0), strict=True)),
+    error_order=4,
+    diagonal=_GAMMA,
+)
+
 TABLEAUX = {
-    tableau.name: tableau for tableau in (EULER, MIDPOINT, HEUN, RK4, BOGACKI_SHAMPINE, DORMAND_PRINCE, TSITOURAS)
+    tableau.name: tableau
+    for tableau in (EULER, MIDPOINT, HEUN, RK4, BOGACKI_SHAMPINE, DORMAND_PRINCE, TSITOURAS, KVAERNO)
 }
-ALIASES = {"dopri5": "dormand_prince", "tsit5": "tsitouras", "bosh3": "bogacki_shampine", "adaptive_heun": "heun"}
+ALIASES = {
+    "dopri5": "dormand_prince",
+    "tsit5": "tsitouras",
+    "bosh3": "bogacki_shampine",
+    "adaptive_heun": "heun",
+    "kvaerno5": "kvaerno",
+}
 
 
 def tableau_of(method: str | Tableau) -> Tableau:

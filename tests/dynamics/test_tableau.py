@@ -19,6 +19,7 @@ def matrices(tableau: Tableau) -> tuple[np.ndarray, np.ndarray]:
     A = np.zeros((tableau.stages, tableau.stages))
     for i, row in enumerate(tableau.a):
         A[i, : len(row)] = row
+        A[i, i] = tableau.diagonal if i else 0.0
     return A, A.sum(1)
 
 
