@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from benthic.base.errors import InvalidInput, nearest
+from benthic.calculus import jvp
 
 Term = Callable[[Tensor, Tensor], Tensor]
 
@@ -50,12 +51,9 @@ class Noise:
     def along_itself(self, t: Tensor, y: Tensor) -> Tensor:
         r"""The sum over motions of (∂g/∂y) g, which is twice what Itô and Stratonovich drifts differ by."""
         if self.kind != "general":
-            g = self.term(t, y).expand_as(y).contiguous()
-            return torch.func.jvp(lambda x: self.term(t, x).expand_as(x), (y,), (g,))[1]
+            return jvp(lambda x: self.term(t, x).expand_as(x), y, self.term(t, y).expand_as(y).contiguous())[1]
         g = self.term(t, y)
-        columns = [
-            torch.func.jvp(lambda x, j=j: self.term(t, x)[..., j], (y,), (g[..., j],))[1] for j in range(g.shape[-1])
-        ]
+        columns = [jvp(lambda x, j=j: self.term(t, x)[..., j], y, g[..., j])[1] for j in range(g.shape[-1])]
         return torch.stack(columns).sum(0)
 
 
