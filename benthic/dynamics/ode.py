@@ -21,10 +21,11 @@ from benthic.dynamics.gradients import seminorm as seminorm_of
 from benthic.dynamics.implicit import ImplicitMethod
 from benthic.dynamics.joint import with_control, with_fixed_steps
 from benthic.dynamics.packing import Field, Packing
+from benthic.dynamics.radau import RadauMethod
 from benthic.dynamics.rows import with_own_steps
 from benthic.dynamics.runge_kutta import Method, PackedField
 from benthic.dynamics.solution import Solution, SolveError, Statistics
-from benthic.dynamics.tableau import Tableau, tableau_of
+from benthic.dynamics.tableau import RADAU, Tableau, tableau_of
 
 GRADIENTS = ("steps", "checkpoint", "adjoint")
 
@@ -59,10 +60,10 @@ def solve(
     the steps taken (not through the choice of their sizes).
 
     method: ``euler``, ``midpoint``, ``heun``, ``rk4``, ``bogacki_shampine``, ``dormand_prince``, ``tsitouras``,
-    the implicit ``kvaerno`` for stiff problems, or a ``Tableau``. rtol, atol: tolerances of a step, or all of
-    ``control``. step: length of a fixed step, or of the first one if steps are controlled. adaptive: whether
-    steps are controlled; by default where the method estimates its error and no step is given. dense: keep the
-    solution between steps, for ``solution.at(t)``.
+    for stiff problems the implicit ``kvaerno`` and, at tight tolerances, ``radau``; or a ``Tableau``.
+    rtol, atol: tolerances of a step, or all of ``control``. step: length of a fixed step, or of the first one if
+    steps are controlled. adaptive: whether steps are controlled; by default where the method estimates its error
+    and no step is given. dense: keep the solution between steps, for ``solution.at(t)``.
     per_row: every row (the first dimension of all tensors) has its own steps, as if it were solved alone; the
     field then sees a time for each row, shaped to broadcast. max_steps: after so many, controlled solves stop
     with an error. events: see ``Event``; ``solution.events`` has those that happened, and a terminal one is the
@@ -151,7 +152,8 @@ def _method(tableau: Tableau, field: PackedField, y: Tensor, per_row: bool, grap
         return Method(tableau, field, y, rows=per_row, graph=graph)
     if per_row:
         raise InvalidInput(f"solve: {tableau.name} is implicit and solves all rows together; leave per_row out")
-    return ImplicitMethod(tableau, field, y, graph=graph, control=control)
+    kind = RadauMethod if tableau is RADAU else ImplicitMethod
+    return kind(tableau, field, y, graph=graph, control=control)
 
 
 def _backward_solver(

@@ -41,10 +41,11 @@ def weights_of(tableau: Tableau, dtype: torch.dtype, device: torch.device) -> We
 
 
 class Step(NamedTuple):
-    """What one step found: the new state and the slopes of the stages."""
+    """What one step found: the new state, the slopes of the stages, and the local error if it is known already."""
 
     y: Tensor
     slopes: Slopes
+    error: Tensor | None = None
 
 
 class Method:

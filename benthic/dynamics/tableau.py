@@ -171,6 +171,9 @@ KVAERNO = Tableau(
     diagonal=_GAMMA,
 )
 
+# The three stages of Radau IIA depend on each other; its coefficients stand where they are solved for.
+RADAU = Tableau("radau", 5, ((), (), ()), (0.0, 0.0, 0.0), error=(0.0, 0.0, 0.0), error_order=3, diagonal=1.0)
+
 TABLEAUX = {
     tableau.name: tableau
     for tableau in (EULER, MIDPOINT, HEUN, RK4, BOGACKI_SHAMPINE, DORMAND_PRINCE, TSITOURAS, KVAERNO)
@@ -184,6 +187,9 @@ ALIASES = {
 }
 
 
+METHODS = {**TABLEAUX, RADAU.name: RADAU}
+
+
 def tableau_of(method: str | Tableau) -> Tableau:
     """A method by its name, or a ``Tableau`` as it is.
 
@@ -193,7 +199,7 @@ def tableau_of(method: str | Tableau) -> Tableau:
     if isinstance(method, Tableau):
         return method
     name = ALIASES.get(method, method)
-    if name not in TABLEAUX:
-        known = [*TABLEAUX, *ALIASES]
+    if name not in METHODS:
+        known = [*METHODS, *ALIASES]
         raise InvalidInput(f"method {method!r} is unknown{nearest(str(method), known)}; there are {', '.join(known)}")
-    return TABLEAUX[name]
+    return METHODS[name]
