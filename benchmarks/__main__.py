@@ -17,6 +17,8 @@ TASKS = (
     "distributed",
     "resume",
     "streaming_memory",
+    "sinkhorn",
+    "minimize",
 )
 
 

@@ -1,18 +1,14 @@
-"""Limited-memory BFGS: the curvature seen so far as a value, and a plain minimizer on top of it."""
+"""Limited-memory BFGS: the curvature seen so far as a value, in the form of the two-loop recursion."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from benthic.optim.linesearch import Search
-
 Inverse = Callable[[Tensor], Tensor]
-Objective = Callable[[Tensor], tuple[float, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -68,55 +64,6 @@ class Memory:
 
 def _identity(gradient: Tensor) -> Tensor:
     return gradient
-
-
-class Minimum(NamedTuple):
-    """Where a minimizer stopped: the point, its value and gradient, steps taken, and whether it converged."""
-
-    point: Tensor
-    value: float
-    gradient: Tensor
-    iterations: int
-    converged: bool
-
-
-def minimize(
-    function: Objective,
-    start: Tensor,
-    *,
-    tol: float = 1e-8,
-    max_iter: int = 200,
-    size: int = 10,
-    inverse: Inverse | None = None,
-) -> Minimum:
-    """A minimum of a smooth function by L-BFGS with backtracking.
-
-    function: maps a point to its value and gradient. inverse: a preconditioner, the estimate of the inverse
-    Hessian to start from. Stops when no entry of the gradient exceeds ``tol``.
-
-    >>> bowl = lambda x: (float(((x - 3) ** 2).sum()), 2 * (x - 3))
-    >>> minimize(bowl, torch.zeros(2)).point
-    tensor([3., 3.])
-    """
-    point, memory = start.clone(), Memory(size)
-    value, gradient = function(point)
-    for iteration in range(max_iter):
-        if float(gradient.abs().max()) <= tol:
-            return Minimum(point, value, gradient, iteration, True)
-        direction = -memory.inverse(gradient, inverse)
-        noise = 0.01 * torch.finfo(point.dtype).eps ** 0.5 * abs(value)
-        search = Search(value, float(_dot(gradient, direction)), noise=noise)
-        while True:
-            trial = point + search.step * direction
-            found, slope = function(trial)
-            if search.accepts(found, float(_dot(slope, direction))):
-                break
-            search = search.shorter(found)
-            if search.exhausted:
-                return Minimum(point, value, gradient, iteration, False)
-        memory = memory.add(trial - point, slope - gradient)
-        point, value, gradient = trial, found, slope
-    return Minimum(point, value, gradient, max_iter, float(gradient.abs().max()) <= tol)
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:
