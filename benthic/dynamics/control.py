@@ -29,13 +29,14 @@ class Control:
     r"""Tolerances, and the rule by which an error ratio e (1 is just acceptable) makes the next step.
 
     .. math:: h' = h \cdot \min\big(g, \max\big(s, 0.9\, e^{-\alpha} e_\text{before}^{\beta}\big)\big),
-              \qquad \alpha = 0.7 / q, \quad \beta = 0.4 / q
+              \qquad \alpha = (1 - \tfrac34 d) / q, \quad \beta = d / q
 
-    Gustafsson, 1991; q is one more than the order of the embedded solution. After a rejected step the plain rule
-    (1 / e)^(1 / q) holds.
+    Gustafsson, 1991, with the exponents of Hairer & Wanner, 1996, section IV.2; q is one more than the
+    order of the embedded solution. After a rejected step the plain rule (1 / e)^(1 / q) holds.
 
     rtol, atol: the error of a step may be atol + rtol · \|y\|, entry by entry. safety: a factor below one.
-    shrink, grow: limits of one change. norm: makes one number of the scaled errors; None for the root mean square.
+    shrink, grow: limits of one change. damping: d, how much the last error counts; more of it makes steps even and
+    cautious, which suits stiff problems. norm: makes one number of the scaled errors; None for the root mean square.
 
     >>> control = Control()
     >>> control.factor(1e-9, 1.0, 5), round(control.factor(32.0, 1.0, 5, rejected=True), 3)
@@ -47,6 +48,7 @@ class Control:
     safety: float = 0.9
     shrink: float = 0.2
     grow: float = 10.0
+    damping: float = 0.2
     norm: Norm | None = None
 
     def check(self, dtype: torch.dtype) -> None:
@@ -68,12 +70,12 @@ class Control:
             return self.shrink
         if rejected:
             return max(self.shrink, self.safety * ratio ** (-1 / order))
-        found = self.safety * ratio ** (-0.7 / order) * before ** (0.4 / order)
+        found = self.safety * ratio ** ((0.75 * self.damping - 1) / order) * before ** (self.damping / order)
         return min(self.grow, max(self.shrink, found))
 
     def factors(self, ratio: Tensor, before: Tensor, order: int) -> Tensor:
         """The same for many steps at once; a ratio above one is a rejected step."""
         plain = self.safety * ratio ** (-1 / order)
-        smooth = self.safety * ratio ** (-0.7 / order) * before ** (0.4 / order)
+        smooth = self.safety * ratio ** ((0.75 * self.damping - 1) / order) * before ** (self.damping / order)
         found = torch.where(ratio <= 1, smooth, plain.clamp(max=1.0))
         return found.nan_to_num(nan=self.shrink, posinf=self.grow).clamp(self.shrink, self.grow)

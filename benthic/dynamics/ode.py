@@ -92,13 +92,14 @@ def solve(
     if times.requires_grad:
         # As its beginning moves forward in time, the flow moves back along the field.
         start = start - _first_slope(packed, grid[0], start, per_row).detach() * (times[0] - grid[0])
-    rule = (control or Control(rtol, atol)) if adaptive else None
+    usual = control or Control(rtol, atol, damping=0.4 if tableau.diagonal else 0.2)
+    rule = usual if adaptive else None
     if rule is not None:
         rule.check(times.dtype)
     first = _first_slope(packed, grid[0], start, per_row)
     wanted = torch.is_grad_enabled() and (first.requires_grad or start.requires_grad)
     graph = is_transformed(first) or (wanted and gradient == "steps")
-    work = _method(tableau, packed, start, per_row, graph, rule or Control(rtol, atol))
+    work = _method(tableau, packed, start, per_row, graph, usual)
     if per_row:
         states, statistics = with_own_steps(work, start, first, grid, rule, size=step, max_steps=max_steps)
         return Solution(times, packing.unpack(states), replace(statistics, evaluations=packed.count), packing)
