@@ -7,12 +7,9 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.distributions import Multinomial
 
 from benthic.distributions.scalar import _level
 from benthic.distributions.special import beta_tails, gamma_tails
-
-__all__ = ["Bernoulli", "Binomial", "Categorical", "Geometric", "Multinomial", "Poisson"]
 
 
 class Bernoulli(torch.distributions.Bernoulli):
