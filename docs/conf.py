@@ -93,13 +93,36 @@ def index_page(rooms: list[str]) -> str:
 
 
 def room_page(package: str) -> str:
-    """A title, the package's own docstring, and a section a module."""
+    """A title, the package's own docstring, a table of what it exports, and a section a module."""
     room = importlib.import_module(package)
-    blocks = [heading(package, "="), f".. automodule:: {package}\n   :no-members:\n"]
-    for found in pkgutil.iter_modules(room.__path__, f"{package}."):
+    blocks = [heading(package, "="), f".. automodule:: {package}\n   :no-members:\n", exports_table(room)]
+    for found in pkgutil.walk_packages(room.__path__, f"{package}."):
         if not found.name.rpartition(".")[2].startswith("_"):
             blocks += [heading(found.name, "-"), f".. automodule:: {found.name}\n"]
     return "\n".join(blocks)
+
+
+def exports_table(room: Any) -> str:
+    """What a package offers under its own name, each with the first sentence of its docstring."""
+    names = sorted(getattr(room, "_EXPORTS", {}), key=str.lower)
+    if not names:
+        return ""
+    lines = [".. list-table::", "   :widths: 35 65", ""]
+    for name in names:
+        thing = getattr(room, name)
+        home = getattr(thing, "__module__", None) or room._EXPORTS[name]
+        kind = "class" if isinstance(thing, type) else "func"
+        if home.startswith("benthic."):
+            lines += [f"   * - :{kind}:`~{home}.{name}`", f"     - {first_sentence(thing)}"]
+        else:
+            lines += [f"   * - ``{name}``", f"     - As in ``{room._EXPORTS[name]}``."]
+    return "\n".join(lines) + "\n"
+
+
+def first_sentence(thing: Any) -> str:
+    """The first line of a docstring, safe in reStructuredText."""
+    text = (thing.__doc__ or "").strip().splitlines()
+    return escape(text[0]) if text else ""
 
 
 def heading(text: str, line: str) -> str:
@@ -150,8 +173,10 @@ def escape(line: str) -> str:
     return "".join(parts)
 
 
-def skip_member(_app: Any, _what: str, name: str, _obj: Any, skip: bool, _options: Any) -> bool | None:
-    """Leave out what scikit-learn generates on every class; its docstrings refer to its own pages."""
+def skip_member(_app: Any, _what: str, name: str, obj: Any, skip: bool, _options: Any) -> bool | None:
+    """Leave out what scikit-learn generates on every class, and what Python says of fields."""
+    if (getattr(obj, "__doc__", None) or "").startswith("Alias for field number"):
+        return True  # the fields of a NamedTuple are told in its own docstring
     return True if re.fullmatch(r"set_\w+_request", name) else skip or None
 
 
