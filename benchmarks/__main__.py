@@ -19,6 +19,7 @@ TASKS = (
     "streaming_memory",
     "sinkhorn",
     "minimize",
+    "ode",
 )
 
 
