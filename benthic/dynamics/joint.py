@@ -71,12 +71,10 @@ def with_control(
 ) -> Iterator[Piece]:
     """Steps as long as the tolerance allows, from one time to another."""
     tableau, order = method.tableau, method.tableau.error_order + 1
-    norm = control.norm or root_mean_square
     t, end = span
     sign = math.copysign(1.0, end - t)
     h = sign * abs(initial_step(method, y, first, t, end, control) if size is None else size)
     before, steps, rejected, tries = 1.0, 0, 0, 0
-    magnitude = y.detach().abs()
     while t != end:
         if tries == max_steps:
             raise SolveError(
@@ -85,10 +83,8 @@ def with_control(
         tries += 1
         landing = sign * (t + 1.01 * h - end) >= 0
         h = end - t if landing else h
-        step = method.step(t, h, y, first)
-        ahead = step.y.detach().abs()
-        scale = control.atol + control.rtol * torch.maximum(magnitude, ahead)
-        ratio = number(norm(method.error(step, h) / scale))
+        step, error = method.attempt(t, h, y, first, control)
+        ratio = number(error)
         if not ratio <= 1.0:
             rejected += 1
             _refuse_tiny(t, h, steps, ratio, tableau.name)
@@ -97,7 +93,7 @@ def with_control(
         reached = end if landing else t + h
         last = step.slopes[-1] if tableau.reuses_last else method.slope(reached, step.y)
         yield Piece(t, h, reached, y, step, first, last, rejected)
-        t, y, first, magnitude = reached, step.y, last, ahead
+        t, y, first = reached, step.y, last
         h *= control.factor(ratio, before, order)
         before, steps, rejected = max(ratio, 1e-4), steps + 1, 0
 

@@ -16,6 +16,7 @@ from benthic.dynamics.collect import Record
 from benthic.dynamics.concrete import all_finite, is_transformed
 from benthic.dynamics.control import Control
 from benthic.dynamics.events import Crossing, Event, Watch
+from benthic.dynamics.fast import FastMethod
 from benthic.dynamics.gradients import Adjoint, Checkpointed, Problem
 from benthic.dynamics.gradients import seminorm as seminorm_of
 from benthic.dynamics.implicit import ImplicitMethod
@@ -49,6 +50,7 @@ def solve(
     parameters: Iterable[Tensor] | None = None,
     budget: int = 64,
     seminorm: bool = True,
+    compile: bool = False,
 ) -> Solution:
     r"""The solution of an initial value problem.
 
@@ -75,6 +77,9 @@ def solve(
     parameters in its error estimate). The last two need to know what to differentiate: the parameters of a module,
     or ``parameters``.
 
+    compile: make each controlled step one call, compiled on the CPU (which takes some seconds at first) and captured
+    as a graph on CUDA; the field must then be the same object each time, with nothing in it that depends on values.
+
     >>> decay = solve(lambda t, y: -y, torch.ones(1, dtype=torch.float64), [0.0, 1.0])
     >>> decay.last
     tensor([0.3679], dtype=torch.float64)
@@ -99,7 +104,12 @@ def solve(
     first = _first_slope(packed, grid[0], start, per_row)
     wanted = torch.is_grad_enabled() and (first.requires_grad or start.requires_grad)
     graph = is_transformed(first) or (wanted and gradient == "steps")
-    work = _method(tableau, packed, start, per_row, graph, usual)
+    if compile:
+        _check_compile(tableau, adaptive, per_row)
+        options = {"graph": graph, "control": usual, "owner": field, "packing": packing}
+        work: Method = FastMethod(tableau, packed, start, **options)
+    else:
+        work = _method(tableau, packed, start, per_row, graph, usual)
     if per_row:
         states, statistics = with_own_steps(work, start, first, grid, rule, size=step, max_steps=max_steps)
         return Solution(times, packing.unpack(states), replace(statistics, evaluations=packed.count), packing)
@@ -129,7 +139,8 @@ def solve(
     if times.requires_grad:
         states = _follow_times(work, states, begin, times, grid)
     times, states, reason = _until(end, times, states)
-    statistics = Statistics(record.steps, record.rejected, packed.count, reason)
+    inside = (tableau.stages - 1) * (record.steps + record.rejected) if compile else 0  # calls that are not seen
+    statistics = Statistics(record.steps, record.rejected, packed.count + inside, reason)
     crossings = [replace(crossing, y=packing.unpack(crossing.y)) for crossing in record.crossings]
     return Solution(
         times, packing.unpack(states), statistics, packing, record.as_dense(times.detach()), tuple(crossings)
@@ -224,6 +235,11 @@ def _check_gradient(gradient: str, y: Tensor, per_row: bool, *, alone: bool) -> 
         raise InvalidInput(f"solve: a state {tuple(y.shape)} has no rows to give their own steps")
     if not alone or gradient != "steps":
         raise InvalidInput("solve: per_row goes with controlled steps and gradient='steps', without dense and events")
+
+
+def _check_compile(tableau: Tableau, adaptive: bool, per_row: bool) -> None:
+    if not adaptive or per_row or tableau.diagonal:
+        raise InvalidInput("solve: compile goes with controlled steps of an explicit method, without per_row")
 
 
 def _first_slope(field: PackedField, t: float, y: Tensor, per_row: bool) -> Tensor:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from benthic.dynamics.control import Control, root_mean_square
 from benthic.dynamics.tableau import Tableau
 
 PackedField = Callable[[Tensor, Tensor], Tensor]
@@ -95,6 +96,13 @@ class Method:
         if not tableau.reuses_last:
             there = self._combine(y, slopes, tableau.stages, tableau.b, self.weights.b, h)
         return Step(there, slopes)
+
+    def attempt(self, t: float, h: float, y: Tensor, first: Tensor, control: Control) -> tuple[Step, Tensor]:
+        """A step, and its error as a multiple of what the control allows, ()."""
+        step = self.step(t, h, y, first)
+        with torch.no_grad():
+            scale = control.atol + control.rtol * torch.maximum(y.detach().abs(), step.y.detach().abs())
+            return step, (control.norm or root_mean_square)(self.error(step, h) / scale)
 
     @torch.no_grad()
     def error(self, step: Step, h: float | Tensor) -> Tensor:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -214,15 +211,3 @@ class GradientLearner(Learner):
             for parameter in player.parameters:
                 parameter.requires_grad_(True)
             player.network.eval()
-
-
-def compiled(network: nn.Module, wanted: bool) -> Callable[..., Any]:
-    """The network's call, compiled where asked for and possible; the network itself stays as it is."""
-    if not wanted:
-        return network
-    on_cpu = next(network.parameters()).device.type == "cpu"
-    if sys.platform == "win32" or (on_cpu and not any(shutil.which(c) for c in ("g++", "c++", "clang++"))):
-        warnings.warn("compile=True, but no C++ compiler was found; training goes on uncompiled", stacklevel=2)
-        return network
-    call: Callable[..., Any] = torch.compile(network)
-    return call

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from benthic.base.compiling import compiled
 from benthic.base.validation import speaking
 from benthic.data.batch import Batch
 from benthic.data.standardize import Standardizer
@@ -18,7 +19,7 @@ from benthic.pictures.curves import loss_curve
 from benthic.training.distributed import World
 from benthic.training.estimator import Session, TrainedEstimator
 from benthic.training.feed import ArrayFeed
-from benthic.training.gradient import GradientLearner, Player, compiled
+from benthic.training.gradient import GradientLearner, Player
 from benthic.training.intake import Intake, Prepare
 from benthic.training.trainer import Trainer
 
@@ -41,7 +42,7 @@ class NetworkEstimator(TrainedEstimator):
                 intake, held = intake.hold_out(stopping.fraction, session.seed)
             network = self._build_network("network_").to(session.device, training_dtype(session))
             network.train()
-            forward = compiled(network, trainer.compile)
+            forward = compiled(network, session.device, "training") if trainer.compile else network
             player = Player(network, lambda batch: loss(forward, batch), trainer, l2=l2)
         learner = GradientLearner({"fit": player}, trainer, world=session.world)
         options: dict[str, Any] = {"seed": session.seed, "device": session.device, "world": session.world}

@@ -254,12 +254,12 @@ def test_global_random_state_is_untouched_by_a_fit():
 
 
 def test_compile_falls_back_without_a_compiler(monkeypatch):
-    import benthic.training.gradient as gradient
+    from benthic.base import compiling
 
-    monkeypatch.setattr(gradient.shutil, "which", lambda name: None)
+    monkeypatch.setattr(compiling.shutil, "which", lambda name: None)
     network = nn.Linear(2, 1)
-    with pytest.warns(UserWarning, match="no C\\+\\+ compiler"):
-        assert gradient.compiled(network, True) is network
+    with pytest.warns(UserWarning, match="no C\\+\\+ compiler was found; training goes on"):
+        assert compiling.compiled(network, torch.device("cpu"), "training") is network
 
 
 def test_the_device_must_exist():
