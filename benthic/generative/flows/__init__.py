@@ -1,0 +1,1 @@
+"""Densities as invertible maps of a standard normal."""

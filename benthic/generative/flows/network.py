@@ -1,0 +1,104 @@
+"""The network of a continuous flow: a field, and the solves that carry points and densities along it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from benthic.dynamics import solve
+from benthic.nets.field import TimeField
+
+_JITTER = 0.3  # how far, in steps, the ends of training steps move
+_LOG_2PI = math.log(2 * math.pi)
+
+
+class FlowNetwork(nn.Module):
+    r"""Points that flow along a field from a standard normal (t = 0) to the data (t = 1).
+
+    .. math:: \dot z = f(t, z), \qquad \frac{d}{dt} \log p_t(z(t)) = -\operatorname{tr} \frac{\partial f}{\partial z}
+
+    Chen et al., 2018. exact: whether training sums the trace exactly or by Hutchinson's estimate with one probe
+    for each row and solve. method, steps: the solver of training and its number of equal steps.
+    """
+
+    def __init__(self, field: TimeField, *, exact: bool, method: str, steps: int) -> None:
+        super().__init__()
+        self.field, self.exact, self.method, self.steps = field, exact, method, steps
+
+    def forward(self, x: Tensor, regularization: float = 0.0) -> Tensor:
+        """−log p(x) of each row by fixed steps, with so much of the kinetic energy of its path."""
+        probes = None if self.exact else rademacher((1, *x.shape), x)
+        coupling = self.field.coupling()
+        start = torch.cat([x, x.new_zeros(len(x), 2)], 1)
+
+        def rate(t: Tensor, y: Tensor) -> Tensor:
+            value, trace = self._rates(t, y[:, :-2], probes, coupling)
+            return torch.cat([value, trace, value.square().sum(1, keepdim=True)], 1).to(y.dtype)  # from autocast
+
+        end: Tensor = solve(rate, start, self._grid(), method=self.method, step=1.0, adaptive=False).last
+        # time runs backward: both integrals have the opposite sign
+        return -log_normal(end[:, :-2]) - end[:, -2] - regularization * end[:, -1]
+
+    def _grid(self) -> list[float]:
+        """Times of a training solve, from 1 to 0: equal steps, the inner ends of which are moved at random.
+
+        A field cannot learn to profit from the error of steps that change.
+        """
+        moved = (torch.rand(self.steps - 1) - 0.5) * _JITTER if self.training else torch.zeros(self.steps - 1)
+        inner = 1 - (torch.arange(1, self.steps) + moved) / self.steps
+        return [1.0, *inner.tolist(), 0.0]
+
+    def backward_flow(self, x: Tensor, rtol: float, atol: float, probes: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        r"""Where rows came from, and by how much their log-density changed on the way.
+
+        x: (n, d). probes: (k, n, d) for k estimates of the trace, None for the exact one.
+        Returns z(0), (n, d), and :math:`-\int_0^1 \operatorname{tr} \partial f / \partial z\, dt`, (n, k) or (n, 1).
+        """
+        d, coupling = x.shape[1], self.field.coupling()
+        start = torch.cat([x, x.new_zeros(len(x), 1 if probes is None else len(probes))], 1)
+
+        def rate(t: Tensor, y: Tensor) -> Tensor:
+            return torch.cat(self._rates(t, y[:, :d], probes, coupling), 1)
+
+        end = solve(rate, start, [1.0, 0.0], per_row=True, **tolerances(x, rtol, atol)).last
+        return end[:, :d], end[:, d:]
+
+    def log_density(self, x: Tensor, rtol: float, atol: float) -> Tensor:
+        """log p(x) of each row, by the exact trace."""
+        z, change = self.backward_flow(x, rtol, atol)
+        return log_normal(z) + change[:, 0]
+
+    def carry(self, z: Tensor, times: Sequence[float], rtol: float, atol: float) -> Tensor:
+        """Where points (n, d) of the first time are at each of the times, (m, n, d)."""
+        states: Tensor = solve(self.field, z, times, per_row=True, **tolerances(z, rtol, atol)).y
+        return states
+
+    def _rates(self, t: Tensor, z: Tensor, probes: Tensor | None, coupling: Tensor) -> tuple[Tensor, Tensor]:
+        """The field (n, d), and its trace (n, 1) or estimates of it (n, k)."""
+        if probes is None:
+            value, trace = self.field.with_divergence(t, z, coupling)
+            return value, trace[:, None]
+        value, products = self.field.with_products(t, z, probes)
+        return value, (products * probes).sum(-1).T
+
+
+def log_normal(z: Tensor) -> Tensor:
+    """Log-density of a standard normal at rows (n, d)."""
+    return -0.5 * (z.square() + _LOG_2PI).sum(-1)
+
+
+def rademacher(shape: Sequence[int], like: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """Random signs in the type of ``like``; a generator on the CPU draws the same for every device."""
+    device = like.device if generator is None else generator.device
+    bits = torch.randint(2, tuple(shape), generator=generator, device=device)
+    return (2 * bits - 1).to(like.device, like.dtype)
+
+
+def tolerances(x: Tensor, rtol: float, atol: float) -> dict[str, Any]:
+    """Tolerances no finer than what the type of ``x`` can hold over some hundred steps."""
+    least = 32 * torch.finfo(x.dtype).eps
+    return {"rtol": max(rtol, least), "atol": max(atol, least)}
