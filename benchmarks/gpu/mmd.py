@@ -7,43 +7,27 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from benchmarks.gpu.clock import seconds
 from benthic.kernels import RBF, median_distance, mmd_test
-
-
-def seconds(work: Callable[[], Any], device: str, repeats: int = 5) -> float:
-    """Median wall time after one warm-up, with the device synchronized."""
-    wait = torch.cuda.synchronize if device.startswith("cuda") else (lambda: None)
-    work()
-    times = []
-    for _ in range(repeats):
-        wait()
-        start = time.perf_counter()
-        work()
-        wait()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
 
 
 def gemm_rate(device: str, size: int) -> float:
     """Floating-point operations a second of a square float32 product, without reduced precision."""
     A, B = (torch.randn(size, size, device=device) for _ in range(2))
     C = torch.empty_like(A)
-    return 2 * size**3 / seconds(lambda: torch.mm(A, B, out=C), device)
+    return 2 * size**3 / seconds(lambda: torch.mm(A, B, out=C), device=device)
 
 
 def copy_rate(device: str, numbers: int) -> float:
     """Bytes a second, read and written, of a copy in the device's memory."""
     A = torch.randn(numbers, device=device)
     B = torch.empty_like(A)
-    return 8 * numbers / seconds(lambda: B.copy_(A), device)
+    return 8 * numbers / seconds(lambda: B.copy_(A), device=device)
 
 
 def work_of(rows: int, columns: int, permutations: int) -> tuple[float, float]:
@@ -67,7 +51,7 @@ def measure(device: str, rows: int, columns: int, permutations: int, repeats: in
     if not small:
         torch.cuda.reset_peak_memory_stats()
     result: list[Any] = []
-    taken = seconds(lambda: result.append(mmd_test(X, Y, kernel, permutations, seed=0)), device, repeats)
+    taken = seconds(lambda: result.append(mmd_test(X, Y, kernel, permutations, seed=0)), repeats, device)
     operations, moved = work_of(rows, columns, permutations)
     least = {"arithmetic": operations / arithmetic, "memory": moved / memory}
     binds = max(least, key=lambda name: least[name])

@@ -6,32 +6,18 @@ Run with ``python -m benchmarks.gpu.sinkhorn OUT.json``.
 from __future__ import annotations
 
 import json
-import statistics
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from benchmarks.gpu.clock import seconds
 from benthic.transport import PointCloud, sinkhorn
 
 EPSILON = 0.05
 GIGA = 1e9
-
-
-def seconds(work: Callable[[], Any], repeats: int = 5) -> float:
-    """Median wall time after one warm-up, with the device synchronized."""
-    work()
-    times = []
-    for _ in range(repeats):
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        work()
-        torch.cuda.synchronize()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
 
 
 def bandwidth() -> dict[str, float]:

@@ -6,10 +6,7 @@ Run with ``python -m benchmarks.gpu.tenants OUT.json``.
 from __future__ import annotations
 
 import json
-import statistics
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +16,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import benthic
-
-
-def seconds(work: Callable[[], Any], repeats: int = 5) -> float:
-    """Median wall time after one warm-up, with the device synchronized."""
-    work()
-    times = []
-    for _ in range(repeats):
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        work()
-        torch.cuda.synchronize()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
+from benchmarks.gpu.clock import seconds
 
 
 def mixture(rng: np.random.Generator) -> dict[str, float]:

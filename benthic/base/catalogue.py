@@ -161,7 +161,7 @@ ENTRIES = (
         quick_params={
             "hidden_layer_sizes": (16,),
             "method": "midpoint",
-            "steps": 3,
+            "solver_steps": 3,
             "trainer": {"steps": 8, "lr": 0.02},
         },
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -20,7 +20,7 @@ from benthic.dynamics.fast import FastMethod
 from benthic.dynamics.gradients import Adjoint, Checkpointed, Problem
 from benthic.dynamics.gradients import seminorm as seminorm_of
 from benthic.dynamics.implicit import ImplicitMethod
-from benthic.dynamics.joint import with_control, with_fixed_steps
+from benthic.dynamics.joint import Piece, with_control, with_fixed_steps
 from benthic.dynamics.packing import Field, Packing
 from benthic.dynamics.radau import RadauMethod
 from benthic.dynamics.rows import with_own_steps
@@ -106,12 +106,11 @@ def solve(
     graph = is_transformed(first) or (wanted and gradient == "steps")
     if compile:
         _check_compile(tableau, adaptive, per_row)
-        options = {"graph": graph, "control": usual, "owner": field, "packing": packing}
-        work: Method = FastMethod(tableau, packed, start, **options)
-    else:
-        work = _method(tableau, packed, start, per_row, graph, usual)
+    fast = (field, packing) if compile else None
+    work = _method(tableau, packed, start, per_row, graph, usual, fast)
     if per_row:
         states, statistics = with_own_steps(work, start, first, grid, rule, size=step, max_steps=max_steps)
+        states = _follow_times(packed, states, begin, times, grid, per_row)
         return Solution(times, packing.unpack(states), replace(statistics, evaluations=packed.count), packing)
     if events and wanted and not graph:
         raise InvalidInput(f"solve: gradients do not pass an event with gradient={gradient!r}; use gradient='steps'")
@@ -119,11 +118,7 @@ def solve(
 
     def run(work: Method, y: Tensor, record: Record) -> Crossing | None:
         slope = first if work.graph else first.detach()
-        if rule is None:
-            pieces = with_fixed_steps(work, y, slope, grid, float(step or math.inf))
-        else:
-            pieces = with_control(work, y, slope, (grid[0], grid[-1]), rule, size=step, max_steps=max_steps)
-        return record.collect(work, y, pieces, grid, watch)
+        return record.collect(work, y, _pieces(work, y, slope, grid, rule, step, max_steps), grid, watch)
 
     record = Record(dense, budget if gradient == "checkpoint" and wanted else 0)
     end = None
@@ -136,8 +131,7 @@ def solve(
         hidden = _first_slope(packed, grid[0], start.detach(), per_row).requires_grad
         problem = Problem(work, run, grid, budget, back)
         states = function.apply(problem, record, start, *_differentiated(field, parameters, hidden))
-    if times.requires_grad:
-        states = _follow_times(work, states, begin, times, grid)
+    states = _follow_times(packed, states, begin, times, grid, per_row)
     times, states, reason = _until(end, times, states)
     inside = (tableau.stages - 1) * (record.steps + record.rejected) if compile else 0  # calls that are not seen
     statistics = Statistics(record.steps, record.rejected, packed.count + inside, reason)
@@ -159,13 +153,39 @@ class Counted:
         return self.field(t, y)
 
 
-def _method(tableau: Tableau, field: PackedField, y: Tensor, per_row: bool, graph: bool, control: Control) -> Method:
+def _method(
+    tableau: Tableau,
+    field: PackedField,
+    y: Tensor,
+    per_row: bool,
+    graph: bool,
+    control: Control,
+    fast: tuple[Field, Packing] | None,
+) -> Method:
+    """The tableau at work. fast: the field as it was given and its packing, where steps are one compiled call."""
+    if fast is not None:
+        return FastMethod(tableau, field, y, graph=graph, control=control, owner=fast[0], packing=fast[1])
     if not tableau.diagonal:
         return Method(tableau, field, y, rows=per_row, graph=graph)
     if per_row:
         raise InvalidInput(f"solve: {tableau.name} is implicit and solves all rows together; leave per_row out")
     kind = RadauMethod if tableau is RADAU else ImplicitMethod
     return kind(tableau, field, y, graph=graph, control=control)
+
+
+def _pieces(
+    work: Method,
+    y: Tensor,
+    slope: Tensor,
+    grid: Sequence[float],
+    rule: Control | None,
+    step: float | None,
+    max_steps: int,
+) -> Iterator[Piece]:
+    """The steps from the first time to the last, fixed or controlled."""
+    if rule is None:
+        return with_fixed_steps(work, y, slope, grid, float(step or math.inf))
+    return with_control(work, y, slope, (grid[0], grid[-1]), rule, size=step, max_steps=max_steps)
 
 
 def _backward_solver(
@@ -242,11 +262,16 @@ def _check_compile(tableau: Tableau, adaptive: bool, per_row: bool) -> None:
         raise InvalidInput("solve: compile goes with controlled steps of an explicit method, without per_row")
 
 
-def _first_slope(field: PackedField, t: float, y: Tensor, per_row: bool) -> Tensor:
-    """The field where the solution begins, after a look at what it returns."""
+def _slope(field: PackedField, t: float, y: Tensor, per_row: bool) -> Tensor:
+    """The field at one time, which is told to every row where rows have their own."""
     real = y.abs().dtype if y.is_complex() else y.dtype
     shape = (len(y), *([1] * (y.dim() - 1))) if per_row else ()
-    slope = field(torch.full(shape, t, dtype=real, device=y.device), y)
+    return field(torch.full(shape, t, dtype=real, device=y.device), y)
+
+
+def _first_slope(field: PackedField, t: float, y: Tensor, per_row: bool) -> Tensor:
+    """The field where the solution begins, after a look at what it returns."""
+    slope = _slope(field, t, y, per_row)
     if not isinstance(slope, Tensor) or slope.shape != y.shape or slope.dtype != y.dtype:
         got = f"{tuple(slope.shape)} of {slope.dtype}" if isinstance(slope, Tensor) else type(slope).__name__
         raise InvalidInput(
@@ -267,9 +292,13 @@ def _until(end: Crossing | None, times: Tensor, states: Tensor) -> tuple[Tensor,
     return times, states, f"event {end.event} at t={end.time:.6g}"
 
 
-def _follow_times(method: Method, states: Tensor, begin: Tensor, times: Tensor, grid: Sequence[float]) -> Tensor:
+def _follow_times(
+    field: PackedField, states: Tensor, begin: Tensor, times: Tensor, grid: Sequence[float], per_row: bool
+) -> Tensor:
     """States that move along the field when the times at which they are read move."""
+    if not times.requires_grad:
+        return states
     moved = [begin]
     for i, y in enumerate(states[1:], 1):
-        moved.append(y + method.slope(grid[i], y).detach() * (times[i] - grid[i]))
+        moved.append(y + _slope(field, grid[i], y, per_row).detach() * (times[i] - grid[i]))
     return torch.stack(moved)

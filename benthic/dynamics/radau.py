@@ -59,7 +59,7 @@ class RadauMethod(Method):
 
     def error(self, step: Step, h: float) -> Tensor:
         """The estimated local error of a step."""
-        return step.y.detach() * torch.nan if step.error is None else step.error
+        return step.error
 
     def polynomial(self, y: Tensor, step: Step, first: Tensor, last: Tensor, h: float) -> Tensor:
         """The collocation polynomial through the stages."""

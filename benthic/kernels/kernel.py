@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from numbers import Real
 from typing import Any
@@ -15,7 +16,7 @@ from benthic.kernels.blockwise import block_product
 from benthic.kernels.points import as_pair, as_points
 
 
-class Kernel:
+class Kernel(ABC):
     r"""A positive semi-definite function of two points.
 
     .. math:: \sum_{ij} c_i c_j\, k(x_i, x_j) \ge 0 \quad \text{for all } x, c
@@ -145,15 +146,16 @@ class Kernel:
 
     # ------------------------------------------------------------------------------------------ for subclasses
 
+    @abstractmethod
     def _matrix(self, X: Tensor, Y: Tensor, shift: int | None, fast: bool = False) -> Tensor:
         """(..., n, m). shift: row i and column i + shift are the same sample; None when there are none.
 
         fast: the caller wants no gradient and :meth:`_allows_fast` said that a plain matrix product is enough.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def _paired(self, X: Tensor, Y: Tensor, same: bool) -> Tensor:
-        raise NotImplementedError
+        """(..., n): the kernel of rows that belong together. same: whether they are the same samples."""
 
     def _columns(self) -> int | None:
         """How many columns the parameters are made for; None when any."""

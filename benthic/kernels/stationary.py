@@ -7,6 +7,7 @@ pass over the columns, gives a whole block.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import Any
 
 import torch
@@ -25,9 +26,9 @@ _FAST_ERROR = {torch.float32: 1e-5, torch.float64: 1e-12}
 class _Distance(Scaled):
     """A function of the squared distance between scaled coordinates."""
 
+    @abstractmethod
     def _profile(self, D: Tensor) -> Tensor:
         """The kernel from squared distances, differentiable."""
-        raise NotImplementedError
 
     def _fast_profile(self, minus: Tensor) -> Tensor:
         """The kernel from minus the squared distances, which it may overwrite."""

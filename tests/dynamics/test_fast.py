@@ -53,9 +53,8 @@ def test_compiled_steps_are_the_same_steps():
 
 
 @pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_captured_steps_are_the_same_steps():
-    if not torch.cuda.is_available():
-        pytest.skip("no CUDA device")
     assert_same("cuda")
 
 

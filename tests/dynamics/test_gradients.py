@@ -113,3 +113,14 @@ def test_gradients_of_rows_with_their_own_steps():
     (slope,) = torch.autograd.grad(found.y.sum(), rates)
     exact = -0.5 * torch.exp(-0.5 * rates) - torch.exp(-rates)
     torch.testing.assert_close(slope, exact.detach(), atol=1e-7, rtol=0)
+
+
+def test_rows_with_their_own_steps_have_gradients_to_the_times():
+    times = torch.tensor([0.2, 1.0, 1.5], dtype=torch.float64)
+    weight = torch.linspace(-1, 1, 3 * START.numel(), dtype=torch.float64).view(3, *START.shape)
+    found = []
+    for per_row in (False, True):
+        leaf = times.clone().requires_grad_()
+        y = solve(FIELD, START, leaf, per_row=per_row, rtol=1e-9, atol=1e-9).y
+        found.append(torch.autograd.grad((y * weight).sum(), leaf)[0])
+    torch.testing.assert_close(*found, atol=1e-6, rtol=0)

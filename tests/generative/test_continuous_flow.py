@@ -37,7 +37,7 @@ def flow():
     """A small flow of the moons."""
     settings = {"steps": 350, "lr": 1e-2, "batch_size": 128}
     return benthic.ContinuousFlow(
-        (24, 24), method="midpoint", steps=5, rtol=1e-5, atol=1e-5, trainer=settings, random_state=0
+        (24, 24), method="midpoint", solver_steps=5, rtol=1e-5, atol=1e-5, trainer=settings, random_state=0
     ).fit(MOONS)
 
 
@@ -186,7 +186,9 @@ def test_a_gaussian_is_learned_to_its_entropy():
     root = np.array([[2.0, 0.0, 0.0], [1.5, 0.5, 0.0], [-1.0, 0.3, 0.8]])
     X = rng.normal(size=(4000, 3)) @ root.T + np.array([1.0, -20.0, 300.0])
     settings = {"steps": 300, "lr": 1e-2}
-    model = benthic.ContinuousFlow((24,), method="midpoint", steps=3, trainer=settings, random_state=0).fit(X[:2000])
+    model = benthic.ContinuousFlow((24,), method="midpoint", solver_steps=3, trainer=settings, random_state=0).fit(
+        X[:2000]
+    )
     entropy = 0.5 * 3 * (1 + math.log(2 * math.pi)) + math.log(np.linalg.det(root))
     held_out = -model.score(X[2000:])
     sampling = 5 * math.sqrt(1.5 / 2000)  # -log p of a Gaussian in 3-D has variance 3/2
@@ -207,7 +209,7 @@ def test_regularization_shortens_paths():
     for regularization in (0.0, 1.0):
         settings = {"steps": 150, "lr": 1e-2}
         model = benthic.ContinuousFlow(
-            (16,), method="midpoint", steps=3, regularization=regularization, trainer=settings, random_state=0
+            (16,), method="midpoint", solver_steps=3, regularization=regularization, trainer=settings, random_state=0
         ).fit(MOONS)
         paths = model.paths(model.encode(MOONS[:200]), 5)
         lengths.append(np.square(np.diff(paths, axis=0)).sum(-1).sum(0).mean())
@@ -275,7 +277,7 @@ def test_one_column_and_pictures(flow):
         ({"method": "rk5"}, "did you mean 'rk4'"),
         ({"hidden_layer_sizes": ()}, "hidden_layer_sizes is \\(\\)"),
         ({"hidden_layer_sizes": (8, 0)}, "hidden_layer_sizes"),
-        ({"steps": 0}, "steps is 0"),
+        ({"solver_steps": 0}, "solver_steps is 0"),
         ({"rtol": 0.0}, "tolerances must be positive"),
         ({"regularization": -1.0}, "regularization is -1.0"),
     ],

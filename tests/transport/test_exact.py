@@ -17,7 +17,7 @@ from tests.transport.problems import clouds, squared
 pytestmark = pytest.mark.spec("B-04")
 
 
-def optimal(found, a, b, C):
+def assert_optimal(found, a, b, C):
     """Feasible, complementary, and without a duality gap: a proof of optimality."""
     torch.testing.assert_close(found.plan.sum(-1), a, rtol=0, atol=1e-12)
     torch.testing.assert_close(found.plan.sum(-2), b, rtol=0, atol=1e-12)
@@ -34,7 +34,7 @@ def test_program_is_that_of_pot(n, m):
     C = squared(X, Y)
     found = exact(a, b, C)
     torch.testing.assert_close(found.value, ot.emd2(a, b, C), rtol=0, atol=1e-10)
-    optimal(found, a, b, C)
+    assert_optimal(found, a, b, C)
 
 
 def test_assignment_is_that_of_pot_and_of_brute_force():
@@ -45,13 +45,13 @@ def test_assignment_is_that_of_pot_and_of_brute_force():
     assert abs(float(found.value) - best) < 1e-14
     uniform = torch.full((6,), 1 / 6, dtype=torch.float64)
     torch.testing.assert_close(found.value, ot.emd2(uniform, uniform, C), rtol=0, atol=1e-12)
-    optimal(found, uniform, uniform, C)
+    assert_optimal(found, uniform, uniform, C)
 
 
 def test_large_assignment_has_valid_potentials():
     X, Y, _, _ = clouds(200, 200)
     uniform = torch.full((200,), 1 / 200, dtype=torch.float64)
-    optimal(exact(None, None, squared(X, Y)), uniform, uniform, squared(X, Y))
+    assert_optimal(exact(None, None, squared(X, Y)), uniform, uniform, squared(X, Y))
 
 
 def test_negative_and_large_costs():
@@ -69,7 +69,7 @@ def test_points_without_mass():
     a[3], b[[0, 5]] = 0, 0
     a, b = a / a.sum(), b / b.sum()
     found = exact(a, b, squared(X, Y))
-    optimal(found, a, b, squared(X, Y))
+    assert_optimal(found, a, b, squared(X, Y))
     assert not found.plan[3].any() and torch.isfinite(found.f).all()
 
 

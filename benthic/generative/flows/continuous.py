@@ -62,7 +62,7 @@ class ContinuousFlow(Uses, Encodes, Samples, HasExactDensity, NetworkEstimator):
     with the first the field is bounded, and rows far from the data do no harm.
     divergence: ``exact``, ``hutchinson`` (a random probe, fixed during a solve), or ``auto``: exact with up to two
     hidden layers, where the trace costs no more than the field, and with up to 16 columns.
-    method, steps: the solver of training, ``rk4``, ``midpoint``, ``heun`` or ``euler``, and its number of steps;
+    method, solver_steps: the solver of training, ``rk4``, ``midpoint``, ``heun`` or ``euler``, and its steps;
     with too few the field learns to profit from their error, and ``score`` falls far below minus the training loss.
     rtol, atol: tolerances of the adaptive solver (Dormand & Prince) behind everything but training.
     regularization: weight of the kinetic energy ∫\|f\|² dt of the paths; more makes them straighter and the field
@@ -91,7 +91,7 @@ class ContinuousFlow(Uses, Encodes, Samples, HasExactDensity, NetworkEstimator):
         activation: str = "tanh",
         divergence: str = "auto",
         method: str = "rk4",
-        steps: int = 4,
+        solver_steps: int = 4,
         rtol: float = 1e-6,
         atol: float = 1e-6,
         regularization: float = 0.01,
@@ -102,7 +102,7 @@ class ContinuousFlow(Uses, Encodes, Samples, HasExactDensity, NetworkEstimator):
         self.activation = activation
         self.divergence = divergence
         self.method = method
-        self.steps = steps
+        self.solver_steps = solver_steps
         self.rtol = rtol
         self.atol = atol
         self.regularization = regularization
@@ -138,8 +138,8 @@ class ContinuousFlow(Uses, Encodes, Samples, HasExactDensity, NetworkEstimator):
                 raise InvalidInput(
                     f"hidden_layer_sizes is {self.hidden_layer_sizes!r}; give one or more whole numbers >= 1"
                 )
-            if not _is_count(self.steps):
-                raise InvalidInput(f"steps is {self.steps!r}; the solver of training takes at least 1 step")
+            if not _is_count(self.solver_steps):
+                raise InvalidInput(f"solver_steps is {self.solver_steps!r}; training takes at least 1 step")
             if not (self.rtol > 0 and self.atol > 0):
                 raise InvalidInput(f"rtol is {self.rtol} and atol {self.atol}; tolerances must be positive")
             if not 0 <= self.regularization < math.inf:
@@ -163,7 +163,7 @@ class ContinuousFlow(Uses, Encodes, Samples, HasExactDensity, NetworkEstimator):
 
     def _build_network(self, name: str) -> nn.Module:
         field = TimeField(self._width, self._hidden, self.activation)
-        return FlowNetwork(field, exact=self._exact, method=self.method, steps=self.steps)
+        return FlowNetwork(field, exact=self._exact, method=self.method, steps=self.solver_steps)
 
     # -- codes -----------------------------------------------------------------------------------------
 
