@@ -33,11 +33,13 @@ class Field(nn.Module):
         return self.net(y)
 
 
-def ours(field: Field, y: Tensor, gradient: str = "steps", tolerance: float = TOLERANCE) -> Tensor:
+def ours(
+    field: Field, y: Tensor, gradient: str = "steps", tolerance: float = TOLERANCE, compile: bool = False
+) -> Tensor:
     """Benthic."""
     from benthic.dynamics import solve
 
-    return solve(field, y, [0.0, END], rtol=tolerance, atol=tolerance, gradient=gradient).last
+    return solve(field, y, [0.0, END], rtol=tolerance, atol=tolerance, gradient=gradient, compile=compile).last
 
 
 def matched(field: Field, y: Tensor, exact: np.ndarray) -> float:
@@ -141,13 +143,20 @@ def run(quick: bool = False) -> Result:
             "benthic, as accurate as torchdiffeq": forward(
                 "benthic, as accurate as torchdiffeq", lambda: ours(field, y, tolerance=tolerance)
             ),
+            "benthic, compiled": forward("benthic, compiled", lambda: ours(field, y, compile=True)),
+            "benthic, compiled, as accurate as torchdiffeq": forward(
+                "benthic, compiled, as accurate as torchdiffeq",
+                lambda: ours(field, y, tolerance=tolerance, compile=True),
+            ),
             "torchdiffeq": forward("torchdiffeq", lambda: torchdiffeq(field, y)),
             "torchode": forward("torchode", lambda: rowwise(y)),
             "diffrax": forward("diffrax", jax_forward),
             "field, as often as benthic": lambda: alone(evaluations["benthic"]),
             "field, as often as torchdiffeq": lambda: alone(evaluations["torchdiffeq"]),
             "benthic, gradient": lambda: with_gradient(field, lambda: ours(field, y)),
+            "benthic, compiled, gradient": lambda: with_gradient(field, lambda: ours(field, y, compile=True)),
             "benthic, adjoint": lambda: with_gradient(field, lambda: ours(field, y, "adjoint")),
+            "benthic, compiled, adjoint": lambda: with_gradient(field, lambda: ours(field, y, "adjoint", compile=True)),
             "torchdiffeq, adjoint": lambda: with_gradient(field, lambda: torchdiffeq(field, y, adjoint=True)),
             "diffrax, gradient": jax_backward,
         },
@@ -171,6 +180,27 @@ def run(quick: bool = False) -> Result:
             exact_value(beyond["benthic"] / beyond["torchdiffeq"]),
             "<=",
             1 / 3,
+            "x",
+        ),
+        Claim(
+            "torchdiffeq / benthic, compiled, equal accuracy",
+            timings.ratio("torchdiffeq", "benthic, compiled, as accurate as torchdiffeq"),
+            ">=",
+            4.0,
+            "x",
+        ),
+        Claim(
+            "benthic, compiled, equal accuracy / diffrax",
+            timings.ratio("benthic, compiled, as accurate as torchdiffeq", "diffrax"),
+            "<=",
+            1.5,
+            "x",
+        ),
+        Claim(
+            "benthic, compiled, with gradients / diffrax",
+            timings.ratio("benthic, compiled, gradient", "diffrax, gradient"),
+            "<=",
+            1.5,
             "x",
         ),
         Claim("torchode / benthic", timings.ratio("torchode", "benthic"), ">=", 1.8, "x"),

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.func import functional_call
 
 from benthic.dynamics.collect import Reading, Record
 from benthic.dynamics.control import root_mean_square
+from benthic.dynamics.packing import Field, Packing
 from benthic.dynamics.runge_kutta import Method
 
 Run = Callable[[Method, Tensor, Record], Any]
@@ -23,6 +26,8 @@ class Problem:
 
     method: without gradients. run: solves it, given a state, into a record. times: that were requested.
     budget: how many states may be stored. back: solves a packed problem backward, for the adjoint.
+    augmented: from parameters to the field of the adjoint. pullback: likewise to the gradient of a step in one call,
+    where there is one.
     """
 
     method: Method
@@ -30,6 +35,8 @@ class Problem:
     times: Sequence[float]
     budget: int
     back: Callable[..., Any]
+    augmented: Callable[[Sequence[Tensor]], Field]
+    pullback: Callable[[Tensor, Sequence[Tensor]], Any] | None = None
 
     @property
     def with_graph(self) -> Method:
@@ -61,7 +68,7 @@ class Checkpointed(torch.autograd.Function):
         ends = [*list(ctx.stored)[1:], len(ctx.trace)]
         for begin, end in zip(reversed(list(ctx.stored)), reversed(ends), strict=True):
             sweep.over(begin, end, ctx.stored[begin])
-        return None, None, sweep.adjoint + gradient[0], *sweep.sums
+        return None, None, sweep.adjoint + gradient[0], *(total.clone() for total in sweep.sums)
 
 
 class _Sweep:
@@ -73,7 +80,10 @@ class _Sweep:
         self.method, self.budget, self.trace = problem.with_graph, problem.budget, trace
         self.parameters, self.gradient = tuple(parameters), gradient
         self.adjoint = torch.zeros_like(gradient[0])
-        self.sums = [torch.zeros_like(p) for p in parameters]
+        self.pullback = None if problem.pullback is None else problem.pullback(gradient[0], self.parameters)
+        if self.pullback is not None:
+            self.pullback.begin()
+        self.sums = [torch.zeros_like(p) for p in parameters] if self.pullback is None else self.pullback.sums
 
     def over(self, begin: int, end: int, y: Tensor) -> None:
         """Steps begin to end, of which the first starts at y."""
@@ -96,9 +106,15 @@ class _Sweep:
 
     def _backward(self, i: int, y: Tensor) -> None:
         """One step: its outputs are the next state and the requested states inside it."""
+        reading = self.trace[i]
+        if self.pullback is not None and all(theta == 1.0 for _, theta in reading.inside):
+            for place, _ in reading.inside:
+                self.adjoint = self.adjoint + self.gradient[place]
+            self.adjoint = self.pullback(reading.t, reading.h, y, self.adjoint)
+            return
         with torch.enable_grad():
             y = y.detach().requires_grad_()
-            outputs, places = self.trace[i].replay(self.method, y)
+            outputs, places = reading.replay(self.method, y)
             gradients = [self.adjoint, *(self.gradient[place] for place in places)]
             found = torch.autograd.grad(outputs, (y, *self.parameters), gradients, allow_unused=True)
         self.adjoint = found[0] if found[0] is not None else torch.zeros_like(y)
@@ -134,7 +150,7 @@ class Adjoint(torch.autograd.Function):
         problem: Problem = ctx.problem
         adjoint = gradient[-1]
         sums = [torch.zeros_like(p) for p in parameters]
-        augmented = _augmented(problem.method, parameters)
+        augmented = problem.augmented(parameters)
         for i in range(len(problem.times) - 1, 0, -1):
             begin = (states[i], adjoint, *sums)
             span = problem.times[i], problem.times[i - 1]
@@ -143,21 +159,61 @@ class Adjoint(torch.autograd.Function):
         return None, None, adjoint, *sums
 
 
-def _augmented(method: Method, parameters: Sequence[Tensor]) -> Callable[[Tensor, Any], Any]:
-    """The field of (state, adjoint, integrals)."""
+def functional(field: Field, packing: Packing, parameters: Sequence[Tensor]) -> Callable[..., Tensor] | None:
+    """The packed field as a function (t, y, *values of the parameters); None if they are not those of a module."""
+    known = dict(field.named_parameters()) if isinstance(field, torch.nn.Module) else {}
+    names = {id(parameter): name for name, parameter in known.items()}
+    if not isinstance(field, torch.nn.Module) or any(id(parameter) not in names for parameter in parameters):
+        return None
+    chosen = [names[id(parameter)] for parameter in parameters]
 
-    def field(t: Tensor, state: Any) -> Any:
+    def call(t: Tensor, y: Tensor, *values: Tensor) -> Tensor:
+        given = dict(zip(chosen, values, strict=True))
+        return packing.wrap(lambda t, state: functional_call(field, given, (t, state)))(t, y)
+
+    return call
+
+
+class Augmented:
+    """The field of (state, adjoint, integrals), of which the state is packed.
+
+    field: as it was given. packing: of its states. parameters: whose gradients are integrated. pure: write it as a
+    function of its parameters if they are those of a module, as a compiler needs it; ``compiles`` says if it was done.
+    """
+
+    def __init__(self, field: Field, packing: Packing, parameters: Sequence[Tensor], *, pure: bool = False) -> None:
+        self.field, self.packing, self.wanted = field, packing, list(parameters)
+        self.call = functional(field, packing, parameters) if pure else None
+        self.compiles = self.call is not None
+
+    def parameters(self) -> list[Tensor]:
+        """All tensors besides the state that the slopes depend on, as far as they are known."""
+        own = list(self.field.parameters()) if isinstance(self.field, torch.nn.Module) else []
+        return [*own, *self.wanted]
+
+    def __call__(self, t: Tensor, state: Any) -> tuple[Tensor, ...]:
+        """Slopes of the state, its adjoint and the integrals."""
         y, adjoint = state[0], state[1]
+        if self.call is None:
+            return self._recorded(t, y, adjoint)
+        slope, pull = torch.func.vjp(partial(self.call, t), y, *[p.detach() for p in self.wanted])
+        return (slope, *pull(-adjoint))
+
+    def _recorded(self, t: Tensor, y: Tensor, adjoint: Tensor) -> tuple[Tensor, ...]:
         with torch.enable_grad():
             y = y.detach().requires_grad_()
-            slope = method.field(t, y)
-            found = torch.autograd.grad(slope, (y, *parameters), -adjoint, allow_unused=True)
-        whole = [torch.zeros_like(x) if g is None else g for g, x in zip(found, (y, *parameters), strict=True)]
+            slope = self.packing.wrap(self.field)(t, y)
+            found = torch.autograd.grad(slope, (y, *self.wanted), -adjoint, allow_unused=True)
+        whole = [torch.zeros_like(x) if g is None else g for g, x in zip(found, (y, *self.wanted), strict=True)]
         return (slope.detach(), *whole)
 
-    return field
 
-
-def seminorm(count: int) -> Callable[[Tensor], Tensor]:
+@dataclass(frozen=True)
+class Seminorm:
     """The root mean square of the state and its adjoint only, ``count`` entries each."""
-    return lambda packed: root_mean_square(packed[: 2 * count])
+
+    count: int
+
+    def __call__(self, packed: Tensor) -> Tensor:
+        """One number of scaled errors."""
+        return root_mean_square(packed[: 2 * self.count])

@@ -40,8 +40,9 @@ class Piece(NamedTuple):
 
 
 def with_fixed_steps(method: Method, y: Tensor, first: Tensor, times: Sequence[float], size: float) -> Iterator[Piece]:
-    """Equal steps of at most ``size`` between each two requested times."""
+    """Equal steps of at most ``size`` between each two requested times; the states are looked at when all are taken."""
     slope: Tensor | None = first
+    reached = []
     for begin, end in pairwise(times):
         count = max(1, math.ceil(abs(end - begin) / size - 1e-9))
         h = (end - begin) / count
@@ -52,11 +53,14 @@ def with_fixed_steps(method: Method, y: Tensor, first: Tensor, times: Sequence[f
             last = step.slopes[-1] if method.tableau.reuses_last else None
             yield Piece(t, h, end if i == count - 1 else t + h, y, step, slope, last)
             y, slope = step.y, last
-        if not all_finite(y):
-            raise SolveError(
-                f"solve: the state is not finite between t={begin:.6g} and t={end:.6g} of {method.tableau.name}; "
-                "use shorter steps"
-            )
+        reached.append(y.detach())
+    if all_finite(y):
+        return
+    where = next(i for i, state in enumerate(reached) if not all_finite(state))
+    raise SolveError(
+        f"solve: the state is not finite between t={times[where]:.6g} and t={times[where + 1]:.6g} of "
+        f"{method.tableau.name}; use shorter steps"
+    )
 
 
 def with_control(
@@ -74,37 +78,60 @@ def with_control(
     t, end = span
     sign = math.copysign(1.0, end - t)
     h = sign * abs(initial_step(method, y, first, t, end, control) if size is None else size)
-    before, steps, rejected, tries = 1.0, 0, 0, 0
+    before, trials = 1.0, Trials(tableau.name, end, max_steps)
     while t != end:
-        if tries == max_steps:
-            raise SolveError(
-                f"solve: {max_steps} steps reached t={t:.6g} of {end:.6g}; " + _STIFF.format(name=tableau.name)
-            )
-        tries += 1
         landing = sign * (t + 1.01 * h - end) >= 0
         h = end - t if landing else h
+        trials.check(t)
         step, error = method.attempt(t, h, y, first, control)
         ratio = number(error)
-        if not ratio <= 1.0:
-            rejected += 1
-            _refuse_tiny(t, h, steps, ratio, tableau.name)
+        if not trials.accept(t, h, ratio):
             h *= control.factor(ratio, before, order, rejected=True)
             continue
         reached = end if landing else t + h
         last = step.slopes[-1] if tableau.reuses_last else method.slope(reached, step.y)
-        yield Piece(t, h, reached, y, step, first, last, rejected)
+        yield Piece(t, h, reached, y, step, first, last, trials.rejected)
+        trials.next()
         t, y, first = reached, step.y, last
         h *= control.factor(ratio, before, order)
-        before, steps, rejected = max(ratio, 1e-4), steps + 1, 0
+        before = max(ratio, 1e-4)
 
 
-def _refuse_tiny(t: float, h: float, steps: int, ratio: float, name: str) -> None:
-    if abs(h) > 1e-14 * max(1.0, abs(t)):
-        return
-    where = f"solve: at t={t:.6g}, after {steps} steps of {name},"
-    if math.isfinite(ratio):
-        raise SolveError(f"{where} no step is short enough: the solution may end there, or " + _STIFF.format(name=name))
-    raise SolveError(f"{where} the field or the state is not finite; the solution may end there, or the field overflow")
+class Trials:
+    """Counts of attempts and of rejected ones, and the errors that end a solve.
+
+    name: of the method. end: where the solve shall end. most: attempts it may take.
+    """
+
+    def __init__(self, name: str, end: float, most: int) -> None:
+        self.name, self.end, self.most = name, end, most
+        self.tries = self.steps = self.rejected = 0
+
+    def check(self, t: float) -> None:
+        """Whether another attempt is allowed at t."""
+        if self.tries == self.most:
+            reached = f"solve: {self.most} steps reached t={t:.6g} of {self.end:.6g}; "
+            raise SolveError(reached + _STIFF.format(name=self.name))
+
+    def accept(self, t: float, h: float, ratio: float) -> bool:
+        """Whether an attempt from t with its error ratio is good; steps that cannot become shorter are an error."""
+        self.check(t)
+        self.tries += 1
+        if ratio <= 1.0:
+            return True
+        self.rejected += 1
+        if abs(h) > 1e-14 * max(1.0, abs(t)):
+            return False
+        where = f"solve: at t={t:.6g}, after {self.steps} steps of {self.name},"
+        if math.isfinite(ratio):
+            why = "no step is short enough: the solution may end there, or " + _STIFF.format(name=self.name)
+        else:
+            why = "the field or the state is not finite; the solution may end there, or the field overflow"
+        raise SolveError(f"{where} {why}")
+
+    def next(self) -> None:
+        """After a step was taken."""
+        self.steps, self.rejected = self.steps + 1, 0
 
 
 @torch.no_grad()

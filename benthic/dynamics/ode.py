@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -17,8 +18,7 @@ from benthic.dynamics.concrete import all_finite, is_transformed
 from benthic.dynamics.control import Control
 from benthic.dynamics.events import Crossing, Event, Watch
 from benthic.dynamics.fast import FastMethod
-from benthic.dynamics.gradients import Adjoint, Checkpointed, Problem
-from benthic.dynamics.gradients import seminorm as seminorm_of
+from benthic.dynamics.gradients import Adjoint, Augmented, Checkpointed, Problem, Seminorm
 from benthic.dynamics.implicit import ImplicitMethod
 from benthic.dynamics.joint import Piece, with_control, with_fixed_steps
 from benthic.dynamics.packing import Field, Packing
@@ -77,8 +77,10 @@ def solve(
     parameters in its error estimate). The last two need to know what to differentiate: the parameters of a module,
     or ``parameters``.
 
-    compile: make each controlled step one call, compiled on the CPU (which takes some seconds at first) and captured
-    as a graph on CUDA; the field must then be the same object each time, with nothing in it that depends on values.
+    compile: make each step one compiled call (which takes some seconds at first), captured as a graph on CUDA, where
+    the device also chooses the steps and a gradient replays them backward (no higher derivatives then). The field
+    must be the same object each time, with nothing in it that depends on values; tensors that it uses beside its
+    parameters must stay where they are and are changed in place.
 
     >>> decay = solve(lambda t, y: -y, torch.ones(1, dtype=torch.float64), [0.0, 1.0])
     >>> decay.last
@@ -103,9 +105,10 @@ def solve(
         rule.check(times.dtype)
     first = _first_slope(packed, grid[0], start, per_row)
     wanted = torch.is_grad_enabled() and (first.requires_grad or start.requires_grad)
-    graph = is_transformed(first) or (wanted and gradient == "steps")
+    replayed = compile and start.is_cuda and not (is_transformed(first) or dense or events)
+    graph = is_transformed(first) or (wanted and gradient == "steps" and not replayed)
     if compile:
-        _check_compile(tableau, adaptive, per_row)
+        _check_compile(tableau, per_row)
     fast = (field, packing) if compile else None
     work = _method(tableau, packed, start, per_row, graph, usual, fast)
     if per_row:
@@ -120,16 +123,19 @@ def solve(
         slope = first if work.graph else first.detach()
         return record.collect(work, y, _pieces(work, y, slope, grid, rule, step, max_steps), grid, watch)
 
-    record = Record(dense, budget if gradient == "checkpoint" and wanted else 0)
+    budget = max_steps if gradient == "steps" else budget  # where steps are replayed, each begins at a stored state
+    record = Record(dense, budget if gradient != "adjoint" and wanted else 0)
     end = None
     if graph or not wanted:
         end = run(work, start, record)
         states = torch.stack([begin, *record.states[1:]])
     else:
-        back = _backward_solver(tableau, rule, step, max_steps, seminorm)
-        function = {"checkpoint": Checkpointed, "adjoint": Adjoint}[gradient]
+        back = _backward_solver(tableau, rule, step, max_steps, seminorm, compile)
+        function = Adjoint if gradient == "adjoint" else Checkpointed
         hidden = _first_slope(packed, grid[0], start.detach(), per_row).requires_grad
-        problem = Problem(work, run, grid, budget, back)
+        augmented = work.augmented if isinstance(work, FastMethod) else partial(Augmented, field, packing)
+        pullback = work.pullback if isinstance(work, FastMethod) and start.is_cuda else None
+        problem = Problem(work, run, grid, budget, back, augmented, pullback)
         states = function.apply(problem, record, start, *_differentiated(field, parameters, hidden))
     states = _follow_times(packed, states, begin, times, grid, per_row)
     times, states, reason = _until(end, times, states)
@@ -185,20 +191,21 @@ def _pieces(
     """The steps from the first time to the last, fixed or controlled."""
     if rule is None:
         return with_fixed_steps(work, y, slope, grid, float(step or math.inf))
-    return with_control(work, y, slope, (grid[0], grid[-1]), rule, size=step, max_steps=max_steps)
+    controlled = work.with_control if isinstance(work, FastMethod) else partial(with_control, work)
+    return controlled(y, slope, (grid[0], grid[-1]), rule, size=step, max_steps=max_steps)
 
 
 def _backward_solver(
-    tableau: Tableau, rule: Control | None, step: float | None, max_steps: int, semi: bool
+    tableau: Tableau, rule: Control | None, step: float | None, max_steps: int, semi: bool, fast: bool
 ) -> Callable[..., Any]:
     """Solves the augmented problem of the adjoint from one time back to another."""
 
     def back(field: Field, state: Any, span: tuple[float, float], count: int) -> Any:
         options: dict[str, Any] = {"step": step, "adaptive": False}
         if rule is not None:
-            options = {"control": replace(rule, norm=seminorm_of(count)) if semi and rule.norm is None else rule}
+            options = {"control": replace(rule, norm=Seminorm(count)) if semi and rule.norm is None else rule}
         with torch.no_grad():
-            return solve(field, state, span, method=tableau, max_steps=max_steps, **options).last
+            return solve(field, state, span, method=tableau, max_steps=max_steps, compile=fast, **options).last
 
     return back
 
@@ -211,8 +218,8 @@ def _differentiated(field: Field, parameters: Iterable[Tensor] | None, hidden: b
         return [p for p in parameters if p.requires_grad]
     if hidden:
         raise InvalidInput(
-            "solve: the field uses tensors that need gradients, which only gradient='steps' finds by itself; "
-            "pass an nn.Module, or name them by parameters="
+            "solve: the field uses tensors that need gradients, which only gradient='steps' finds by itself (and not "
+            "from compiled steps on CUDA); pass an nn.Module, or name them by parameters="
         )
     return []
 
@@ -257,9 +264,9 @@ def _check_gradient(gradient: str, y: Tensor, per_row: bool, *, alone: bool) -> 
         raise InvalidInput("solve: per_row goes with controlled steps and gradient='steps', without dense and events")
 
 
-def _check_compile(tableau: Tableau, adaptive: bool, per_row: bool) -> None:
-    if not adaptive or per_row or tableau.diagonal:
-        raise InvalidInput("solve: compile goes with controlled steps of an explicit method, without per_row")
+def _check_compile(tableau: Tableau, per_row: bool) -> None:
+    if per_row or tableau.diagonal:
+        raise InvalidInput("solve: compile goes with an explicit method, without per_row")
 
 
 def _slope(field: PackedField, t: float, y: Tensor, per_row: bool) -> Tensor:
