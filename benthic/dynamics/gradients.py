@@ -149,14 +149,19 @@ class Adjoint(torch.autograd.Function):
         states, *parameters = ctx.saved_tensors
         problem: Problem = ctx.problem
         adjoint = gradient[-1]
-        sums = [torch.zeros_like(p) for p in parameters]
+        sums = [torch.zeros_like(p, dtype=states.dtype) for p in parameters]
         augmented = problem.augmented(parameters)
         for i in range(len(problem.times) - 1, 0, -1):
             begin = (states[i], adjoint, *sums)
             span = problem.times[i], problem.times[i - 1]
             _, adjoint, *sums = problem.back(augmented, begin, span, states[i].numel())
             adjoint = adjoint + gradient[i - 1]
-        return None, None, adjoint, *sums
+        return None, None, adjoint, *(_as(total, p.dtype) for total, p in zip(sums, parameters, strict=True))
+
+
+def _as(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """The tensor in another dtype; of complex numbers the real parts, if that one is real."""
+    return (x if dtype.is_complex or not x.is_complex() else x.real).to(dtype)
 
 
 def functional(field: Field, packing: Packing, parameters: Sequence[Tensor]) -> Callable[..., Tensor] | None:
@@ -197,7 +202,7 @@ class Augmented:
         if self.call is None:
             return self._recorded(t, y, adjoint)
         slope, pull = torch.func.vjp(partial(self.call, t), y, *[p.detach() for p in self.wanted])
-        return (slope, *pull(-adjoint))
+        return (slope, *[gradient.to(y.dtype) for gradient in pull(-adjoint)])
 
     def _recorded(self, t: Tensor, y: Tensor, adjoint: Tensor) -> tuple[Tensor, ...]:
         with torch.enable_grad():
@@ -205,7 +210,7 @@ class Augmented:
             slope = self.packing.wrap(self.field)(t, y)
             found = torch.autograd.grad(slope, (y, *self.wanted), -adjoint, allow_unused=True)
         whole = [torch.zeros_like(x) if g is None else g for g, x in zip(found, (y, *self.wanted), strict=True)]
-        return (slope.detach(), *whole)
+        return (slope.detach(), *(gradient.to(slope.dtype) for gradient in whole))
 
 
 @dataclass(frozen=True)

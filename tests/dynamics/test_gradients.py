@@ -124,3 +124,19 @@ def test_rows_with_their_own_steps_have_gradients_to_the_times():
         y = solve(FIELD, START, leaf, per_row=per_row, rtol=1e-9, atol=1e-9).y
         found.append(torch.autograd.grad((y * weight).sum(), leaf)[0])
     torch.testing.assert_close(*found, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("gradient", ["checkpoint", "adjoint"])
+def test_real_parameters_of_a_complex_state_have_real_gradients(gradient):
+    rate = torch.tensor([0.3, 1.7], dtype=torch.float64, requires_grad=True)
+    y0 = torch.tensor([1.0 + 0.5j, -0.2 + 1.0j], dtype=torch.complex128)
+
+    def turned(t, y):
+        return torch.complex(-rate[0], rate[1]) * y
+
+    found = []
+    for way in ("steps", gradient):
+        y = solve(turned, y0, [0.0, 1.0, 2.0], rtol=1e-10, atol=1e-10, gradient=way, parameters=[rate]).y
+        found.append(torch.autograd.grad((y.real**2 + 3 * y.imag).sum(), rate)[0])
+    assert found[1].dtype == torch.float64
+    torch.testing.assert_close(*found, atol=1e-8, rtol=1e-8)
