@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 import benthic
-from benthic.dynamics import solve
+from benthic.dynamics import phase_portrait, solve
 from benthic.dynamics.recovery import recover
 
 # %%
@@ -106,4 +106,43 @@ for i in range(2):
     axes.plot(t, seen[:, i], "o", color=f"C{i}", markersize=4)
 axes.set(xlabel="time", ylabel="number")
 axes.legend(frameon=False, ncols=2)
+plt.show()
+
+# %%
+# Equations of an unknown form
+# ----------------------------
+# Where nothing is known but the trajectories, a network takes the place of the equations. Six of them, seen with
+# noise, are cut in pieces of eight steps, and the field is learned that carries each piece to where the next begins.
+
+times = np.linspace(0, 8, 33)
+starts = torch.tensor(rng.uniform([1, 0.5], [5, 3], size=(6, 2)))
+seen = solve(hares_and_lynxes(truth), starts, times).y.transpose(0, 1).numpy()
+seen = seen + 0.1 * rng.normal(size=seen.shape)
+
+motion = benthic.NeuralODERegressor(
+    hidden_layer_sizes=(32,),
+    activation="tanh",
+    solver_steps=1,
+    times=times,
+    trainer={"steps": 60, "verbose": False},
+    random_state=0,
+).fit(seen)
+print(f"{motion.score(seen):.1%} of the variance explained, from the first states on")
+
+# %%
+# The true field and the learned one, where there were data. Curves are followed to twice as late as any that was seen.
+
+box = (0.0, 7.0, 0.0, 5.0)
+curves = np.array([[2.0, 1.0], [4.0, 1.0]])
+figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.4), sharey=True, layout="constrained")
+phase_portrait(hares_and_lynxes(truth), box, axes=left)
+phase_portrait(lambda t, z: motion.velocity(z), box, axes=right)
+late = np.linspace(0, 16, 400)
+for i, start in enumerate(curves):
+    exact = solve(hares_and_lynxes(truth), torch.tensor(start), late).y
+    left.plot(*exact.T, color=f"C{i + 1}")
+    right.plot(*motion.forecast(start[None], late)[0].T, color=f"C{i + 1}")
+left.plot(*seen.reshape(-1, 2).T, ".", color="gray", markersize=3)
+left.set(title="true field, and what was seen", xlabel="hares", ylabel="lynxes")
+right.set(title="learned field", xlabel="hares")
 plt.show()

@@ -52,7 +52,8 @@ class ODEBlock(nn.Module):
     steps: how many equal steps; None lets the tolerances ``rtol`` and ``atol`` decide. One step of Euler's method
     is a residual block. gradient: ``steps``, ``checkpoint`` or ``adjoint``, see ``solve``. augment: zeros put
     beside the input as further dimensions, so that curves can pass each other (Dupont, Doucet & Teh, 2019); the
-    output has them too.
+    output has them too. channel: the dimension that they lengthen, the last one or, for pictures (n, c, h, w), -3.
+    With ``t1=0`` there is no flow and no field: the block is the identity.
 
     >>> field = MLPField(2, (8,))
     >>> x = torch.ones(1, 2)
@@ -63,7 +64,7 @@ class ODEBlock(nn.Module):
 
     def __init__(
         self,
-        field: nn.Module,
+        field: nn.Module | None,
         t1: float = 1.0,
         *,
         method: str | Tableau = "rk4",
@@ -72,10 +73,13 @@ class ODEBlock(nn.Module):
         atol: float = 1e-4,
         gradient: str = "steps",
         augment: int = 0,
+        channel: int = -1,
     ) -> None:
         super().__init__()
         check_block(t1, method, steps, gradient, augment)
-        self.field, self.t1, self.augment = field, float(t1), augment
+        if field is None and t1:
+            raise InvalidInput(f"ODEBlock: there is no field to follow for the time t1={t1}; give one, or use t1=0")
+        self.field, self.t1, self.augment, self.channel = field, float(t1), augment, channel
         self.method, self.steps, self.rtol, self.atol, self.gradient = method, steps, rtol, atol, gradient
 
     def forward(self, z: Tensor, per_row: bool = False) -> Tensor:
@@ -83,7 +87,8 @@ class ODEBlock(nn.Module):
 
         per_row: with controlled steps, each row has its own, so that its answer does not depend on the others.
         """
-        end: Tensor = solve(self._slope, self.widened(z), [0.0, self.t1], **self._options(per_row)).last
+        z = self.widened(z)
+        end: Tensor = solve(self._slope, z, [0.0, self.t1], **self._options(per_row)).last if self.t1 else z
         return end
 
     def path(self, z: Tensor, times: Sequence[float], per_row: bool = False) -> Tensor:
@@ -106,9 +111,12 @@ class ODEBlock(nn.Module):
 
     def widened(self, z: Tensor) -> Tensor:
         """The input with its further dimensions of zeros."""
-        return nn.functional.pad(z, (0, self.augment)) if self.augment else z
+        inner = (0, 0) * (-1 - self.channel)
+        return nn.functional.pad(z, (*inner, 0, self.augment)) if self.augment else z
 
     def _slope(self, t: Tensor, z: Tensor) -> Tensor:
+        if self.field is None:
+            raise InvalidInput("ODEBlock: there is no field to follow")
         slope: Tensor = self.field(t, z)
         return slope.to(z.dtype)  # autocast may have made it narrower
 
@@ -120,8 +128,8 @@ class ODEBlock(nn.Module):
 
 def check_block(t1: float, method: str | Tableau, steps: Any, gradient: str, augment: Any) -> None:
     """That the settings of a block fit together."""
-    if not 0 < t1 < float("inf"):
-        raise InvalidInput(f"ODEBlock: t1 is {t1}; the time of the flow must be positive")
+    if not 0 <= t1 < float("inf"):
+        raise InvalidInput(f"ODEBlock: t1 is {t1}; the time of the flow is positive, or 0 for the identity")
     tableau = tableau_of(method)
     if tableau.diagonal:
         raise InvalidInput(f"ODEBlock: method {tableau.name!r} is implicit; a layer takes explicit steps, as of 'rk4'")
