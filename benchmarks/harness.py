@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,14 @@ def alternate(
                 seconds[name].append(elapsed)
                 quality[name] = found
     return Timings(seconds, quality)
+
+
+def data_folder(name: str) -> Path:
+    """A folder of real data inside the one that the environment variable BENTHIC_DATA names."""
+    root = os.environ.get("BENTHIC_DATA")
+    if root is None or not (Path(root) / name).is_dir():
+        raise SystemExit(f"set BENTHIC_DATA to the folder that holds {name}/; it is {root!r}")
+    return Path(root) / name
 
 
 def python(*arguments: str, timeout: float = 600, **environment: str) -> Any:

@@ -20,7 +20,22 @@ from benchmarks.harness import Interval, Timings
 
 RESULTS = Path(__file__).parent / "results"
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
-PACKAGES = ("benthic", "torch", "numpy", "scipy", "scikit-learn", "pomegranate", "skorch", "pyarrow")
+PACKAGES = (
+    "benthic",
+    "torch",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "pomegranate",
+    "skorch",
+    "pyarrow",
+    "zuko",
+    "numpyro",
+    "blackjax",
+    "pyro-ppl",
+    "torchdiffeq",
+    "diffrax",
+)
 START, END = "<!-- table: start -->", "<!-- table: end -->"
 
 

@@ -12,6 +12,8 @@ import torch
 import benthic
 from benthic.calculus import divergence
 from benthic.data.toys import moons
+from benthic.dynamics import SolveError
+from benthic.generative.flows.continuous import CONTROLLED
 from benthic.generative.flows.gaps import Moments, fill_gaps
 from benthic.generative.flows.network import FlowNetwork, log_normal, rademacher
 from benthic.nets.field import CURVES, TimeField
@@ -97,6 +99,25 @@ def test_the_sign_of_the_trace():
     expected = torch.distributions.Normal(0.0, scale).log_prob(x).sum(1)
     torch.testing.assert_close(net.log_density(x, 1e-10, 1e-10), expected, rtol=0, atol=1e-8)
     torch.testing.assert_close(-net.eval()(x), expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", CONTROLLED)
+def test_controlled_steps_of_training_are_as_accurate_as_asked(method):
+    """A dozen steps, each with an error near the tolerance; one step of the same method is far off."""
+    field, x = strong_field(2, (16, 16)), torch.randn(200, 2, dtype=torch.float64)
+    exact = -FlowNetwork(field, exact=True, method=method).log_density(x, 1e-11, 1e-11)
+    for tolerance in (1e-2, 1e-4):
+        found = FlowNetwork(field, exact=True, method=method, tolerance=tolerance)(x)
+        assert (found - exact).square().mean().sqrt() < 12 * tolerance
+    once = FlowNetwork(field, exact=True, method=method, steps=1)(x)
+    assert (once - exact).square().mean().sqrt() > 12 * 1e-4
+
+
+def test_log_prob_is_accurate_far_beyond_what_densities_are_compared_to(flow):
+    """A tolerance of 1e-5 for each step gives 1e-3 for every row and 1e-4 for the mean."""
+    fine = copy.copy(flow).set_params(rtol=1e-11, atol=1e-11).log_prob(MOONS[:300])
+    error = flow.log_prob(MOONS[:300]) - fine
+    assert np.abs(error).max() < 1e-3 and abs(error.mean()) < 1e-4
 
 
 def test_the_density_integrates_to_one(flow):
@@ -204,6 +225,40 @@ def test_moons_beat_one_gaussian_clearly(flow):
     assert flow.anomaly([[0.5, 3.0]])[0] > flow.anomaly(test).mean() + 3
 
 
+def test_what_training_believes_is_what_the_density_says():
+    """With steps controlled by their error a fast rate finds no error to profit from; two fixed steps are fooled.
+
+    Over the last epoch the rows are those of the score, and the rate, and so the change of weights, is near zero.
+    """
+    gaps = []
+    for solver in ({}, {"method": "midpoint", "solver_steps": 2}):
+        settings = {"steps": 100, "lr": 3e-2}
+        model = benthic.ContinuousFlow((24, 24), regularization=0.0, trainer=settings, random_state=0, **solver)
+        model.set_params(rtol=1e-4, atol=1e-4).fit(MOONS)
+        believed = model.history_[-1]["loss"] + np.log(MOONS.std(0)).sum()
+        gaps.append(-model.score(MOONS) - believed)
+    assert abs(gaps[0]) < 0.01
+    assert gaps[1] > 0.1
+
+
+def test_the_budget_grows_with_the_rows_unless_the_trainer_names_one():
+    def epochs(rows, trainer=None):
+        solver = {"method": "euler", "solver_steps": 1}
+        model = benthic.ContinuousFlow((4,), **solver, trainer=trainer, random_state=0).fit(rows)
+        return model.n_iter_
+
+    assert epochs(MOONS[:50]) == 100  # of one update
+    assert epochs(MOONS) == 50  # of four updates: one for five rows
+    assert epochs(MOONS, {"epochs": 3}) == 3
+
+
+def test_a_field_too_hard_to_solve_stops_training_with_advice():
+    model = benthic.ContinuousFlow((16, 16), trainer={"steps": 20, "lr": 50.0}, random_state=0)
+    with pytest.raises(SolveError, match=r"ContinuousFlow.fit: the field became too hard .* lower the learning rate"):
+        model.fit(MOONS)
+    assert not hasattr(model, "network_")
+
+
 def test_regularization_shortens_paths():
     lengths = []
     for regularization in (0.0, 1.0):
@@ -218,7 +273,9 @@ def test_regularization_shortens_paths():
 
 def test_estimated_traces_train_too_and_have_no_log_prob():
     settings = {"steps": 200, "lr": 1e-2}
-    model = benthic.ContinuousFlow((16,), divergence="hutchinson", method="midpoint", trainer=settings, random_state=0)
+    model = benthic.ContinuousFlow(
+        (16,), divergence="hutchinson", method="midpoint", solver_steps=4, trainer=settings, random_state=0
+    )
     model.fit(MOONS)
     assert not hasattr(model, "log_prob") and "Hutchinson" in model.summary()
     found = model.likelihood(MOONS[:100])
@@ -262,7 +319,7 @@ def test_one_column_and_pictures(flow):
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.normal(-2, 0.3, 300), rng.normal(2, 0.5, 300)])[:, None]
     settings = {"steps": 200, "lr": 1e-2}
-    model = benthic.ContinuousFlow((16,), method="midpoint", trainer=settings, random_state=0).fit(X)
+    model = benthic.ContinuousFlow((16,), method="midpoint", solver_steps=4, trainer=settings, random_state=0).fit(X)
     x = np.linspace(-8, 8, 801)[:, None]
     assert np.trapezoid(np.exp(model.log_prob(x)), x[:, 0]) == pytest.approx(1.0, abs=1e-3)
     assert model.plot().axes[0].get_ylabel() == "density"
@@ -278,6 +335,8 @@ def test_one_column_and_pictures(flow):
         ({"hidden_layer_sizes": ()}, "hidden_layer_sizes is \\(\\)"),
         ({"hidden_layer_sizes": (8, 0)}, "hidden_layer_sizes"),
         ({"solver_steps": 0}, "solver_steps is 0"),
+        ({"method": "rk4"}, "'rk4' does not know its own error; give solver_steps, or use bogacki_shampine"),
+        ({"training_tolerance": 0.0}, "training_tolerance 0.0; tolerances must be positive"),
         ({"rtol": 0.0}, "tolerances must be positive"),
         ({"regularization": -1.0}, "regularization is -1.0"),
     ],

@@ -20,6 +20,7 @@ from benthic.base.likelihood import Likelihood
 from benthic.base.seeds import generator
 from benthic.base.validation import speaking
 from benthic.data.batch import Batch
+from benthic.dynamics import SolveError
 from benthic.generative.flows.gaps import Moments, fill_gaps
 from benthic.generative.flows.network import FlowNetwork, log_normal, rademacher
 from benthic.generative.flows.picture import draw_density
@@ -28,13 +29,16 @@ from benthic.nets.field import TimeField, curve
 from benthic.nets.latent import draw_normal
 from benthic.training.intake import Intake
 from benthic.training.network import NetworkEstimator, scales_of, training_dtype
+from benthic.training.trainer import Trainer
 from benthic.uses.latent import Filled
 from benthic.uses.verbs import Uses, conditions
 
 DIVERGENCES = ("auto", "exact", "hutchinson")
-METHODS = ("rk4", "midpoint", "heun", "euler")
+CONTROLLED = ("bogacki_shampine", "dormand_prince", "tsitouras", "heun")  # know their own error
+METHODS = (*CONTROLLED, "rk4", "midpoint", "euler")
 _EXACT_COLUMNS = 16  # with deeper fields, up to so many columns the exact trace is affordable
 _PROBES = 16
+_ROWS_AN_UPDATE, _LEAST_UPDATES, _MOST_UPDATES = 5, 100, 3000
 _BLOCK = 1 << 13  # rows solved at once
 _GRADIENT_BLOCK = 1 << 8  # rows whose steps are all kept
 _MOMENT_DRAWS = 1024
@@ -44,6 +48,13 @@ _COARSE = 1e-3  # tolerance of log-densities that only choose among candidates f
 
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and value >= 1
+
+
+def _with_updates(trainer: Trainer, rows: int) -> Trainer:
+    """The trainer with a budget that grows with the data."""
+    if trainer.epochs is not None or trainer.steps is not None:
+        return trainer
+    return replace(trainer, steps=min(max(rows // _ROWS_AN_UPDATE, _LEAST_UPDATES), _MOST_UPDATES))
 
 
 _with_exact_trace: Callable[[Callable[..., Any]], Any] = available_if(lambda model: model._exact)
@@ -62,11 +73,15 @@ class ContinuousFlow(Uses, Encodes, Samples, HasExactDensity, NetworkEstimator):
     with the first the field is bounded, and rows far from the data do no harm.
     divergence: ``exact``, ``hutchinson`` (a random probe, fixed during a solve), or ``auto``: exact with up to two
     hidden layers, where the trace costs no more than the field, and with up to 16 columns.
-    method, solver_steps: the solver of training, ``rk4``, ``midpoint``, ``heun`` or ``euler``, and its steps;
-    with too few the field learns to profit from their error, and ``score`` falls far below minus the training loss.
-    rtol, atol: tolerances of the adaptive solver (Dormand & Prince) behind everything but training.
+    method, training_tolerance: the solver of training and the error it may make in a step, in standard deviations
+    and nats. The steps fit the rows of a batch together, so batches that are split, or shared among processes, agree
+    to this tolerance only.
+    solver_steps: instead, a fixed number of equal steps (``rk4``, ``midpoint`` and ``euler`` need it), with which
+    training keeps its pace; with too few the field learns to profit from their error, and ``score`` falls far below
+    minus the training loss. rtol, atol: tolerances of the solver (Dormand & Prince) behind everything but training.
     regularization: weight of the kinetic energy ∫\|f\|² dt of the paths; more makes them straighter and the field
-    easier to solve, and less prone to fit noise. trainer: a ``Trainer`` or dict.
+    easier to solve, and less prone to fit noise. trainer: a ``Trainer`` or dict; if it names no budget there is one
+    update for every 5 rows, but 100 at least and 3000 at most: few rows are soon learned by heart.
 
     ``likelihood`` is of kind ``ode``: with the exact trace its bound is ``exact``, to the solver's tolerance, and
     ``log_prob`` gives the same; with ``method="hutchinson"`` or ``"hutchinson(k)"``, k probes a row, it is an
@@ -82,7 +97,7 @@ class ContinuousFlow(Uses, Encodes, Samples, HasExactDensity, NetworkEstimator):
     """
 
     network_: FlowNetwork
-    defaults = {"lr": 3e-3, "optimizer": "adam", "schedule": "cosine", "batch_size": 256}
+    defaults = {"lr": 1e-2, "optimizer": "adam", "schedule": "cosine", "batch_size": 256}
 
     def __init__(
         self,
@@ -90,8 +105,9 @@ class ContinuousFlow(Uses, Encodes, Samples, HasExactDensity, NetworkEstimator):
         *,
         activation: str = "tanh",
         divergence: str = "auto",
-        method: str = "rk4",
-        solver_steps: int = 4,
+        method: str = "bogacki_shampine",
+        training_tolerance: float = 1e-2,
+        solver_steps: int | None = None,
         rtol: float = 1e-6,
         atol: float = 1e-6,
         regularization: float = 0.01,
@@ -102,6 +118,7 @@ class ContinuousFlow(Uses, Encodes, Samples, HasExactDensity, NetworkEstimator):
         self.activation = activation
         self.divergence = divergence
         self.method = method
+        self.training_tolerance = training_tolerance
         self.solver_steps = solver_steps
         self.rtol = rtol
         self.atol = atol
@@ -118,12 +135,19 @@ class ContinuousFlow(Uses, Encodes, Samples, HasExactDensity, NetworkEstimator):
             intake = Intake(self, X)
             self._width = self._n_features_out = intake.width
             self.scales_ = scales_of(intake)
+            session = replace(session, trainer=_with_updates(session.trainer, intake.rows))
             dtype = training_dtype(session)
 
             def prepare(batch: Batch) -> Batch:
                 return Batch(self.scales_.transform(batch.X).to(dtype), None, batch.weight)
 
-            self._fit_network(intake, session, self._loss, prepare)
+            try:
+                self._fit_network(intake, session, self._loss, prepare)
+            except SolveError as error:
+                raise SolveError(
+                    f"{type(self).__name__}.fit: the field became too hard to solve ({error}); lower the learning rate "
+                    "of the trainer or raise regularization"
+                ) from error
         return self
 
     def _check_settings(self) -> None:
@@ -138,12 +162,22 @@ class ContinuousFlow(Uses, Encodes, Samples, HasExactDensity, NetworkEstimator):
                 raise InvalidInput(
                     f"hidden_layer_sizes is {self.hidden_layer_sizes!r}; give one or more whole numbers >= 1"
                 )
-            if not _is_count(self.solver_steps):
-                raise InvalidInput(f"solver_steps is {self.solver_steps!r}; training takes at least 1 step")
-            if not (self.rtol > 0 and self.atol > 0):
-                raise InvalidInput(f"rtol is {self.rtol} and atol {self.atol}; tolerances must be positive")
+            self._check_solver()
             if not 0 <= self.regularization < math.inf:
                 raise InvalidInput(f"regularization is {self.regularization}; a weight must be >= 0")
+
+    def _check_solver(self) -> None:
+        if self.solver_steps is None and self.method not in CONTROLLED:
+            raise InvalidInput(
+                f"method {self.method!r} does not know its own error; give solver_steps, or use {', '.join(CONTROLLED)}"
+            )
+        if self.solver_steps is not None and not _is_count(self.solver_steps):
+            raise InvalidInput(f"solver_steps is {self.solver_steps!r}; training takes at least 1 step")
+        if not (self.rtol > 0 and self.atol > 0 and self.training_tolerance > 0):
+            raise InvalidInput(
+                f"rtol is {self.rtol}, atol {self.atol} and training_tolerance {self.training_tolerance}; "
+                "tolerances must be positive"
+            )
 
     @property
     def _hidden(self) -> tuple[int, ...]:
@@ -163,7 +197,13 @@ class ContinuousFlow(Uses, Encodes, Samples, HasExactDensity, NetworkEstimator):
 
     def _build_network(self, name: str) -> nn.Module:
         field = TimeField(self._width, self._hidden, self.activation)
-        return FlowNetwork(field, exact=self._exact, method=self.method, steps=self.solver_steps)
+        return FlowNetwork(
+            field,
+            exact=self._exact,
+            method=self.method,
+            steps=self.solver_steps,
+            tolerance=self.training_tolerance,
+        )
 
     # -- codes -----------------------------------------------------------------------------------------
 

@@ -13,6 +13,8 @@ from benthic.dynamics import solve
 from benthic.nets.field import TimeField
 
 _JITTER = 0.3  # how far, in steps, the ends of training steps move
+_FIRST = 0.1  # the first of controlled steps
+_MOST_STEPS = 500  # all of them are kept for the gradient
 _LOG_2PI = math.log(2 * math.pi)
 
 
@@ -22,15 +24,18 @@ class FlowNetwork(nn.Module):
     .. math:: \dot z = f(t, z), \qquad \frac{d}{dt} \log p_t(z(t)) = -\operatorname{tr} \frac{\partial f}{\partial z}
 
     Chen et al., 2018. exact: whether training sums the trace exactly or by Hutchinson's estimate with one probe
-    for each row and solve. method, steps: the solver of training and its number of equal steps.
+    for each row and solve. method, steps: the solver of training and its number of equal steps; with None the steps
+    are controlled, for the rows of a batch together, so that the error of each is below ``tolerance``.
     """
 
-    def __init__(self, field: TimeField, *, exact: bool, method: str, steps: int) -> None:
+    def __init__(
+        self, field: TimeField, *, exact: bool, method: str, steps: int | None = None, tolerance: float = 1e-2
+    ) -> None:
         super().__init__()
-        self.field, self.exact, self.method, self.steps = field, exact, method, steps
+        self.field, self.exact, self.method, self.steps, self.tolerance = field, exact, method, steps, tolerance
 
     def forward(self, x: Tensor, regularization: float = 0.0) -> Tensor:
-        """−log p(x) of each row by fixed steps, with so much of the kinetic energy of its path."""
+        """−log p(x) of each row by the solver of training, with so much of the kinetic energy of its path."""
         probes = None if self.exact else rademacher((1, *x.shape), x)
         coupling = self.field.coupling()
         start = torch.cat([x, x.new_zeros(len(x), 2)], 1)
@@ -39,17 +44,24 @@ class FlowNetwork(nn.Module):
             value, trace = self._rates(t, y[:, :-2], probes, coupling)
             return torch.cat([value, trace, value.square().sum(1, keepdim=True)], 1).to(y.dtype)  # from autocast
 
-        end: Tensor = solve(rate, start, self._grid(), method=self.method, step=1.0, adaptive=False).last
+        end: Tensor = solve(rate, start, method=self.method, **self._stepping(x)).last
         # time runs backward: both integrals have the opposite sign
         return -log_normal(end[:, :-2]) - end[:, -2] - regularization * end[:, -1]
 
-    def _grid(self) -> list[float]:
-        """Times of a training solve, from 1 to 0: equal steps, the inner ends of which are moved at random.
+    def _stepping(self, x: Tensor) -> dict[str, Any]:
+        """How ``solve`` goes from 1 to 0 in training."""
+        if self.steps is None:
+            accuracy = tolerances(x, self.tolerance, self.tolerance)
+            return {"t": [1.0, 0.0], "step": _FIRST, "adaptive": True, "max_steps": _MOST_STEPS, **accuracy}
+        return {"t": self._grid(self.steps), "step": 1.0, "adaptive": False}
 
-        A field cannot learn to profit from the error of steps that change.
+    def _grid(self, steps: int) -> list[float]:
+        """Times from 1 to 0: equal steps, the inner ends of which are moved at random in training.
+
+        That makes it harder for a field, though not impossible, to learn to profit from the error of steps.
         """
-        moved = (torch.rand(self.steps - 1) - 0.5) * _JITTER if self.training else torch.zeros(self.steps - 1)
-        inner = 1 - (torch.arange(1, self.steps) + moved) / self.steps
+        moved = (torch.rand(steps - 1) - 0.5) * _JITTER if self.training else torch.zeros(steps - 1)
+        inner = 1 - (torch.arange(1, steps) + moved) / steps
         return [1.0, *inner.tolist(), 0.0]
 
     def backward_flow(self, x: Tensor, rtol: float, atol: float, probes: Tensor | None = None) -> tuple[Tensor, Tensor]:
