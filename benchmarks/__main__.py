@@ -20,6 +20,12 @@ TASKS = (
     "sinkhorn",
     "minimize",
     "ode",
+    "detest",
+    "continuous_flow",
+    "neural_ode",
+    "nuts",
+    "posteriors",
+    "bayesian_regression",
 )
 
 

@@ -29,6 +29,7 @@ _ROOMS = (
     "data",
     "metrics",
     "training",
+    "samplers",
     "uses",
     "linear",
     "cluster",

@@ -1,0 +1,1 @@
+"""Draws from a law itself: inversion, rejection, importance weights."""

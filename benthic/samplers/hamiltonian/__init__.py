@@ -1,0 +1,1 @@
+"""Hamiltonian samplers: HMC, NUTS, many short chains, and their adaptation."""

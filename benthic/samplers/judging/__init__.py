@@ -1,0 +1,1 @@
+"""What chains visited and how far to trust it."""

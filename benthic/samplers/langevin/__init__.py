@@ -1,0 +1,1 @@
+"""Langevin samplers: with and without correction, underdamped, annealed, on minibatches."""

@@ -1,0 +1,1 @@
+"""Markov chains on countable states: structure, stationary laws, hitting times, convergence."""
