@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -44,6 +44,13 @@ class FastMethod(Method):
         self.control, self.owner, self.packing = control, owner, packing
         self.kind = (like.shape, like.dtype, like.device, str(packing.example))
         self.on_cuda = like.is_cuda
+        self.call: Attempt | None = None  # that of this solve, once it was looked up
+
+    def recording(self) -> Self:
+        """The same method, recording gradients, by a call of its own."""
+        other = super().recording()
+        other.call = None
+        return other
 
     def attempt(self, t: float, h: float, y: Tensor, first: Tensor, control: Control) -> tuple[Step, Tensor]:
         """A step, and its error as a multiple of what the control allows."""
@@ -109,13 +116,15 @@ class FastMethod(Method):
             call = self._compiled(plain, y)
             return CapturedStep(call, y) if self.on_cuda and not self.graph else call
 
-        return self._kept("step", make, (self.control, self.graph))
+        if self.call is None:
+            self.call = self._kept("step", make, (self.control, self.graph))
+        return self.call
 
     def _compiled(self, call: Callable[..., Any], y: Tensor) -> Callable[..., Any]:
         """The call, compiled unless the field cannot be."""
         if not getattr(self.owner, "compiles", True):
             return call
-        return compiled(call, y.device, "the solve", dynamic=False, fullgraph=True)
+        return compiled(call, y.device, "the solve", small=True, dynamic=False, fullgraph=True)
 
     def _kept(self, what: str, make: Callable[[], Any], extra: Any) -> Any:
         parameters = self.owner.parameters() if hasattr(self.owner, "parameters") else ()

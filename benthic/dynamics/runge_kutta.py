@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -62,7 +62,7 @@ class Method:
         self.device = like.device
         self.weights = weights_of(tableau, like.dtype, like.device)
 
-    def recording(self) -> Method:
+    def recording(self) -> Self:
         """The same method, recording gradients."""
         other = copy(self)
         other.graph = True

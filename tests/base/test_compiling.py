@@ -1,0 +1,42 @@
+"""The tanh of compiled calls, and compilation without a compiler."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from benthic.base.compiling import compiled, fast_tanh
+
+
+def test_fast_tanh_is_right_to_three_units_of_the_last_place():
+    x = torch.cat([torch.linspace(-12, 12, 400_001), torch.logspace(-30, 1, 50_001)])
+    exact = np.tanh(x.double().numpy())
+    error = np.abs(fast_tanh(x).double().numpy() - exact) / np.maximum(np.abs(exact), 1e-300)
+    assert error.max() < 3.1 * np.finfo(np.float32).eps
+    assert float(fast_tanh(x).abs().max()) <= 1
+    assert fast_tanh(torch.zeros(1))[0] == 0
+
+
+def test_other_precisions_are_left_to_the_library():
+    assert fast_tanh(torch.zeros(1, dtype=torch.float64)) is NotImplemented
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_compiled_calls_and_their_gradients_are_those_of_the_library(small, dtype):
+    x = torch.linspace(-4, 4, 101, dtype=dtype, requires_grad=True)
+    call = compiled(lambda x: torch.tanh(2 * x).sum(), x.device, "the test", small=small)
+    (found,) = torch.autograd.grad(call(x), x)
+    (wanted,) = torch.autograd.grad(torch.tanh(2 * x).sum(), x)
+    # the derivative 1 - tanh² loses what tanh near 1 does not have
+    torch.testing.assert_close(found, wanted, atol=8 * torch.finfo(dtype).eps, rtol=1e-6)
+
+
+def test_without_a_compiler_the_call_stays_and_a_warning_says_so(monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.warns(UserWarning, match="no C\\+\\+ compiler was found; the test goes on uncompiled"):
+        assert compiled(len, torch.device("cpu"), "the test") is len
