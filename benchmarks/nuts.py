@@ -216,7 +216,7 @@ def candidate(sampler: Sampler) -> Callable[[], Quality]:
 
 def run(quick: bool = False) -> Result:
     """Alternate all of them, on both targets, at few and at many chains."""
-    sizes = [Size(4, 60, 100), Size(16, 40, 40)] if quick else [Size(4, 300, 1000), Size(256, 100, 300)]
+    sizes = [Size(4, 60, 100), Size(16, 40, 40)] if quick else [Size(4, 300, 1000), Size(256, 100, 100)]
     slow = Size(1, 60, 60) if quick else Size(1, 200, 200)
     candidates: dict[str, Callable[[], Quality]] = {}
     for problem in (gaussian(), logistic()):
@@ -226,7 +226,7 @@ def run(quick: bool = False) -> Result:
                 candidates[f"{name}: {place}"] = candidate(make(problem, size))
             candidates[f"numpyro jitted: {place}"] = candidate(numpyro_jitted(problem, size))
         candidates[f"pyro: {problem.name}"] = candidate(pyro(problem, slow))
-    timings = alternate(candidates, repeats=1 if quick else 5)
+    timings = alternate(candidates, repeats=1 if quick else 3)
     claims = []
     for problem in (gaussian(), logistic()):
         for size in sizes:

@@ -36,6 +36,7 @@ _ROOMS = (
     "mixture",
     "supervised",
     "generative",
+    "leaderboard",
 )
 
 __all__ = ["__version__", "catalogue", *_FUNCTIONS, *RECORDS, *catalogue()]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+import torch
 
 from benthic.base.estimate import Estimate, mean_of
 from benthic.base.likelihood import Likelihood
+from benthic.metrics.rows import weighted_mean, weights_of
 
 
-def log_likelihood(found: Likelihood) -> Estimate:
+def log_likelihood(found: Likelihood, sample_weight: Any = None) -> Estimate:
     """Mean log-likelihood of the rows in nats, from what ``model.likelihood(X)`` returned.
 
     The error is over rows; that of a Monte-Carlo estimate of each row is inside it, because the rows are
@@ -19,7 +22,10 @@ def log_likelihood(found: Likelihood) -> Estimate:
     values = found.value
     if hasattr(values, "detach"):
         values = values.detach().cpu().numpy()
-    return mean_of(np.asarray(values))
+    if sample_weight is None:
+        return mean_of(np.asarray(values))
+    rows = torch.as_tensor(np.asarray(values, dtype=np.float64))
+    return weighted_mean(rows, weights_of(sample_weight, len(rows), "log_likelihood", torch.device("cpu")))
 
 
 def bits_per_dimension(nats: Estimate, dimensions: int, level: float = 1.0) -> Estimate:

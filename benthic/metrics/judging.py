@@ -10,9 +10,12 @@ import numpy as np
 
 from benthic.base.errors import InvalidInput
 from benthic.base.estimate import Estimate
-from benthic.metrics.classification import accuracy, log_loss, macro_auc
+from benthic.metrics.confusion import accuracy
 from benthic.metrics.density import log_likelihood
+from benthic.metrics.multiclass import macro_auc
+from benthic.metrics.probability import log_loss
 from benthic.metrics.regression import mae, r2, rmse
+from benthic.metrics.rows import plain
 
 
 @dataclass(frozen=True)
@@ -35,31 +38,32 @@ class Measure:
         return f"{self.name}[{self.kind}]" if self.kind else self.name
 
 
-def judge(model: Any, X: Any, y: Any = None) -> dict[str, float]:
+def judge(model: Any, X: Any, y: Any = None, sample_weight: Any = None) -> dict[str, float]:
     """What a fitted model is worth on rows ``X`` (and their targets ``y``), as numbers by name.
 
     Classifiers: ``accuracy``, ``log_loss``, ``auc`` (macro average). Regressors: ``r2``, ``rmse``, ``mae``.
     Models with a likelihood: ``log_likelihood[kind]``, mean nats a row. Each has its standard error over rows
-    beside it as ``..._stderr``.
+    beside it as ``..._stderr``. sample_weight: (n,) how much each row counts.
     """
     answer: dict[str, float] = {}
-    for measure in measures(model, X, y):
+    for measure in measures(model, X, y, sample_weight):
         answer[measure.key] = measure.value
         if math.isfinite(measure.stderr):
             answer[f"{measure.name}_stderr"] = measure.stderr
     return answer
 
 
-def measures(model: Any, X: Any, y: Any = None) -> list[Measure]:
+def measures(model: Any, X: Any, y: Any = None, sample_weight: Any = None) -> list[Measure]:
     """The same as ``judge``, with what each number means."""
     kind = answers_of(model)
     if kind is not None:
         if y is None:
             raise InvalidInput(f"judge: {type(model).__name__} is judged by its answers, so the targets y are needed")
-        return _of_classes(model, X, _plain(y)) if kind == "classes" else _of_numbers(model, X, _plain(y))
+        judged = _of_classes if kind == "classes" else _of_numbers
+        return judged(model, X, plain(y), None if sample_weight is None else plain(sample_weight))
     if hasattr(model, "likelihood"):
         found = model.likelihood(X)
-        return [_measure("log_likelihood", log_likelihood(found), "higher", found.kind, found.bound)]
+        return [_measure("log_likelihood", log_likelihood(found, sample_weight), "higher", found.kind, found.bound)]
     raise InvalidInput(
         f"judge: {type(model).__name__} neither predicts nor has a likelihood; there is nothing to judge"
     )
@@ -74,31 +78,28 @@ def answers_of(model: Any) -> str | None:
     return "classes" if is_classifier(model) else "numbers" if is_regressor(model) else None
 
 
-def _of_classes(model: Any, X: Any, y: np.ndarray) -> list[Measure]:
+def _of_classes(model: Any, X: Any, y: np.ndarray, w: np.ndarray | None) -> list[Measure]:
     if not hasattr(model, "predict_proba"):
-        return [_measure("accuracy", accuracy(y, _plain(model.predict(X))), "higher")]
-    table = _plain(model.predict_proba(X))
+        return [_measure("accuracy", accuracy(y, plain(model.predict(X)), w), "higher")]
+    table = plain(model.predict_proba(X))
     classes = np.asarray(model.classes_)
     found = [
-        _measure("accuracy", accuracy(y, classes[table.argmax(1)]), "higher"),
-        _measure("log_loss", log_loss(y, table, classes), "lower"),
+        _measure("accuracy", accuracy(y, classes[table.argmax(1)], w), "higher"),
+        _measure("log_loss", log_loss(y, table, classes, w), "lower"),
     ]
-    if len(np.unique(y)) > 1 and np.isin(y, classes).any():
-        found.append(_measure("auc", macro_auc(y, table, classes), "higher"))
+    counted = y if w is None else y[w > 0]
+    if len(np.unique(counted)) > 1 and np.isin(counted, classes).any():
+        found.append(_measure("auc", macro_auc(y, table, classes, w), "higher"))
     return found
 
 
-def _of_numbers(model: Any, X: Any, y: np.ndarray) -> list[Measure]:
-    answer = _plain(model.predict(X))
-    errors = [_measure("rmse", rmse(y, answer), "lower"), _measure("mae", mae(y, answer), "lower")]
-    varies = bool((np.ptp(y.reshape(len(y), -1), axis=0) > 0).all())
-    return [_measure("r2", r2(y, answer), "higher"), *errors] if varies else errors
+def _of_numbers(model: Any, X: Any, y: np.ndarray, w: np.ndarray | None) -> list[Measure]:
+    answer = plain(model.predict(X))
+    errors = [_measure("rmse", rmse(y, answer, w), "lower"), _measure("mae", mae(y, answer, w), "lower")]
+    counted = y if w is None else y[w > 0]
+    varies = bool((np.ptp(counted.reshape(len(counted), -1), axis=0) > 0).all())
+    return [_measure("r2", r2(y, answer, w), "higher"), *errors] if varies else errors
 
 
 def _measure(name: str, found: Estimate, better: str, kind: str = "", bound: str = "") -> Measure:
     return Measure(name, found.value, found.stderr, better, kind, bound)
-
-
-def _plain(values: Any) -> np.ndarray:
-    """Tensors, series and lists as NumPy."""
-    return values.detach().cpu().numpy() if hasattr(values, "detach") else np.asarray(values)

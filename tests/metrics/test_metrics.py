@@ -153,3 +153,19 @@ def test_judge_names_labels_of_any_type():
     y = np.array(["setosa", "versicolor", "virginica"])[codes]
     named, plain = (LogisticRegression(max_iter=500).fit(X, labels) for labels in (y, codes))
     assert judge(named, X, y) == pytest.approx(judge(plain, X, codes))
+
+
+def test_whole_weights_judge_as_repeated_rows():
+    rng = np.random.default_rng(0)
+    X, y = load_iris(return_X_y=True)
+    w = rng.integers(1, 4, len(y))
+    model = LogisticRegression(max_iter=500).fit(X, y)
+    ours, repeated = measures(model, X, y, w), measures(model, np.repeat(X, w, 0), np.repeat(y, w))
+    assert [m.value for m in ours] == pytest.approx([m.value for m in repeated], abs=1e-12)
+    X, y = load_diabetes(return_X_y=True)
+    w = rng.integers(0, 3, len(y))
+    model = LinearRegression().fit(X, y)
+    ours, repeated = measures(model, X, y, w), measures(model, np.repeat(X, w, 0), np.repeat(y, w))
+    assert [m.value for m in ours] == pytest.approx([m.value for m in repeated], abs=1e-10)
+    (found,) = measures(Density(), np.arange(8.0).reshape(4, 2), sample_weight=[1, 0, 0, 3])
+    assert found.value == pytest.approx((0 + 3 * 6) / 4)

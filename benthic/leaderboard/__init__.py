@@ -1,0 +1,26 @@
+"""Models compared fairly: cross-validation with honest error bars, learning curves, bias and variance, tests."""
+
+from __future__ import annotations
+
+from benthic.base.lazy import lazy
+
+_EXPORTS = {
+    "BiasVariance": "benthic.leaderboard.decomposition",
+    "CrossValidation": "benthic.leaderboard.cross_validation",
+    "LearningCurve": "benthic.leaderboard.learning_curves",
+    "NestedCrossValidation": "benthic.leaderboard.nested",
+    "bias_variance": "benthic.leaderboard.decomposition",
+    "compare_pair": "benthic.leaderboard.pairs",
+    "cross_predict": "benthic.leaderboard.cross_validation",
+    "cross_validate": "benthic.leaderboard.cross_validation",
+    "draw_bias_variance": "benthic.leaderboard.figures",
+    "draw_learning_curves": "benthic.leaderboard.figures",
+    "draw_scores": "benthic.leaderboard.figures",
+    "fold_plan": "benthic.leaderboard.plans",
+    "learning_curve": "benthic.leaderboard.learning_curves",
+    "nested_cross_validate": "benthic.leaderboard.nested",
+}
+
+__all__ = [*_EXPORTS]
+
+__getattr__, __dir__ = lazy(__name__, _EXPORTS)
