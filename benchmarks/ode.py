@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from benchmarks.harness import Quality, alternate
+from benchmarks.harness import Quality, Timings, alternate
 from benchmarks.report import Claim, Result
 from benchmarks.report import exact as exact_value
 
@@ -164,10 +164,45 @@ def run(quick: bool = False) -> Result:
     )
     for name, answer in answers.items():
         timings.quality[name].update(error=float(np.abs(np.asarray(answer) - exact).max()))
+    claims = claims_of(timings)
+    settings = {"rows": rows, "evaluations": evaluations, "tolerance at equal accuracy": tolerance}
+    return Result("ode", TITLE, claims, timings, settings)
+
+
+def truth(field: Field, y: Tensor) -> np.ndarray:
+    """The solution in float64 at a tight tolerance."""
+    from copy import deepcopy
+
+    from benthic.dynamics import solve
+
+    with torch.no_grad():
+        return solve(deepcopy(field).double(), y.double(), [0.0, END], rtol=1e-11, atol=1e-11).last.numpy()
+
+
+def evaluations_of(field: Field, y: Tensor) -> dict[str, int]:
+    """How often each calls the field, forward."""
+    counts = {}
+    for name, solve in (("benthic", ours), ("torchdiffeq", torchdiffeq)):
+        calls = 0
+
+        def count(*_: Any) -> None:
+            nonlocal calls
+            calls += 1
+
+        handle = field.register_forward_hook(count)
+        with torch.no_grad():
+            solve(field, y)
+        handle.remove()
+        counts[name] = calls
+    return counts
+
+
+def claims_of(timings: Timings) -> list[Claim]:
+    """What was measured beside the limits."""
     beyond = {
         name: timings.median(name) - timings.median(f"field, as often as {name}") for name in ("benthic", "torchdiffeq")
     }
-    claims = [
+    return [
         Claim(
             "torchdiffeq / benthic, equal accuracy",
             timings.ratio("torchdiffeq", "benthic, as accurate as torchdiffeq"),
@@ -219,33 +254,3 @@ def run(quick: bool = False) -> Result:
             "x",
         ),
     ]
-    settings = {"rows": rows, "evaluations": evaluations, "tolerance at equal accuracy": tolerance}
-    return Result("ode", TITLE, claims, timings, settings)
-
-
-def truth(field: Field, y: Tensor) -> np.ndarray:
-    """The solution in float64 at a tight tolerance."""
-    from copy import deepcopy
-
-    from benthic.dynamics import solve
-
-    with torch.no_grad():
-        return solve(deepcopy(field).double(), y.double(), [0.0, END], rtol=1e-11, atol=1e-11).last.numpy()
-
-
-def evaluations_of(field: Field, y: Tensor) -> dict[str, int]:
-    """How often each calls the field, forward."""
-    counts = {}
-    for name, solve in (("benthic", ours), ("torchdiffeq", torchdiffeq)):
-        calls = 0
-
-        def count(*_: Any) -> None:
-            nonlocal calls
-            calls += 1
-
-        handle = field.register_forward_hook(count)
-        with torch.no_grad():
-            solve(field, y)
-        handle.remove()
-        counts[name] = calls
-    return counts

@@ -1,4 +1,4 @@
-"""Random labels, scores with many ties, and weights for the tests of this folder."""
+"""Random labels, scores with many ties, and weights for the tests of this folder, and what equal means there."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from hypothesis import strategies as st
 
 few = settings(max_examples=25, deadline=None)
 NAMES = np.array(["ant", "bee", "cat", "dog"])
+
+
+def assert_same(ours, theirs):
+    np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12)
 
 
 @st.composite

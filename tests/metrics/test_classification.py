@@ -13,13 +13,7 @@ from sklearn import metrics as peer
 from benthic import metrics
 from benthic.base.errors import InvalidInput
 from benthic.metrics.rows import _coded_there, coded
-from tests.metrics.strategies import answered, few, scored, tabled
-
-TOLERANCE = 1e-12
-
-
-def same(ours, theirs):
-    np.testing.assert_allclose(ours, theirs, rtol=TOLERANCE, atol=TOLERANCE)
+from tests.metrics.strategies import answered, assert_same, few, scored, tabled
 
 
 def quietly(function, *args, **options):
@@ -35,17 +29,17 @@ def quietly(function, *args, **options):
 def test_tables_and_agreement_are_those_of_scikit_learn(data):
     y, p, w = data
     found = metrics.confusion_matrix(y, p, sample_weight=w)
-    same(found.counts, peer.confusion_matrix(y, p, sample_weight=w))
+    assert_same(found.counts, peer.confusion_matrix(y, p, sample_weight=w))
     for over, name in (("truth", "true"), ("predicted", "pred"), ("all", "all")):
-        same(found.shares(over), quietly(peer.confusion_matrix, y, p, sample_weight=w, normalize=name))
-    same(metrics.accuracy(y, p, w).value, peer.accuracy_score(y, p, sample_weight=w))
+        assert_same(found.shares(over), quietly(peer.confusion_matrix, y, p, sample_weight=w, normalize=name))
+    assert_same(metrics.accuracy(y, p, w).value, peer.accuracy_score(y, p, sample_weight=w))
     for adjusted in (False, True):
         theirs = quietly(peer.balanced_accuracy_score, y, p, sample_weight=w, adjusted=adjusted)
-        same(metrics.balanced_accuracy(y, p, w, adjusted=adjusted).value, theirs)
-    same(metrics.matthews(y, p, w).value, quietly(peer.matthews_corrcoef, y, p, sample_weight=w))
+        assert_same(metrics.balanced_accuracy(y, p, w, adjusted=adjusted).value, theirs)
+    assert_same(metrics.matthews(y, p, w).value, quietly(peer.matthews_corrcoef, y, p, sample_weight=w))
     for weights in (None, "linear", "quadratic"):
         theirs = peer.cohen_kappa_score(y, p, weights=weights, sample_weight=w)
-        same(metrics.cohen_kappa(y, p, weights, sample_weight=w).value, theirs)
+        assert_same(metrics.cohen_kappa(y, p, weights, sample_weight=w).value, theirs)
 
 
 @pytest.mark.spec("I-01", "I-02")
@@ -55,13 +49,13 @@ def test_tables_and_agreement_are_those_of_scikit_learn(data):
 def test_rates_are_those_of_scikit_learn(average, data, empty):
     y, p, w = data
     options = {"average": average, "sample_weight": w, "zero_division": empty}
-    same(metrics.precision(y, p, **options).value, quietly(peer.precision_score, y, p, **options))
-    same(metrics.recall(y, p, **options).value, quietly(peer.recall_score, y, p, **options))
-    same(metrics.fbeta(y, p, 0.5, **options).value, quietly(peer.fbeta_score, y, p, beta=0.5, **options))
-    same(metrics.f1(y, p, **options).value, quietly(peer.f1_score, y, p, **options))
+    assert_same(metrics.precision(y, p, **options).value, quietly(peer.precision_score, y, p, **options))
+    assert_same(metrics.recall(y, p, **options).value, quietly(peer.recall_score, y, p, **options))
+    assert_same(metrics.fbeta(y, p, 0.5, **options).value, quietly(peer.fbeta_score, y, p, beta=0.5, **options))
+    assert_same(metrics.f1(y, p, **options).value, quietly(peer.f1_score, y, p, **options))
     if not math.isnan(empty):
-        same(metrics.iou(y, p, **options).value, quietly(peer.jaccard_score, y, p, **options))
-        same(metrics.dice(y, p, **options).value, quietly(peer.f1_score, y, p, **options))
+        assert_same(metrics.iou(y, p, **options).value, quietly(peer.jaccard_score, y, p, **options))
+        assert_same(metrics.dice(y, p, **options).value, quietly(peer.f1_score, y, p, **options))
 
 
 @pytest.mark.spec("I-01")
@@ -69,12 +63,12 @@ def test_rates_are_those_of_scikit_learn(average, data, empty):
 @given(answered(classes=2, strings=False))
 def test_two_classes_and_both_sides(data):
     y, p, w = data
-    same(metrics.precision(y, p, sample_weight=w).value, quietly(peer.precision_score, y, p, sample_weight=w))
-    same(metrics.recall(y, p, sample_weight=w).value, quietly(peer.recall_score, y, p, sample_weight=w))
+    assert_same(metrics.precision(y, p, sample_weight=w).value, quietly(peer.precision_score, y, p, sample_weight=w))
+    assert_same(metrics.recall(y, p, sample_weight=w).value, quietly(peer.recall_score, y, p, sample_weight=w))
     # the other side of a class is the class of the other side
     other = {"positive": 0, "sample_weight": w}
-    same(metrics.specificity(y, p, sample_weight=w).value, metrics.recall(y, p, **other).value)
-    same(metrics.negative_predictive_value(y, p, sample_weight=w).value, metrics.precision(y, p, **other).value)
+    assert_same(metrics.specificity(y, p, sample_weight=w).value, metrics.recall(y, p, **other).value)
+    assert_same(metrics.negative_predictive_value(y, p, sample_weight=w).value, metrics.precision(y, p, **other).value)
 
 
 @pytest.mark.spec("I-01")
@@ -84,10 +78,10 @@ def test_listed_classes_only(data):
     y, p, w = data
     labels = [y[1], y[0]]
     options = {"labels": labels, "average": "macro", "sample_weight": w}
-    same(metrics.recall(y, p, **options).value, quietly(peer.recall_score, y, p, **options))
-    same(metrics.precision(y, p, **options).value, quietly(peer.precision_score, y, p, **options))
+    assert_same(metrics.recall(y, p, **options).value, quietly(peer.recall_score, y, p, **options))
+    assert_same(metrics.precision(y, p, **options).value, quietly(peer.precision_score, y, p, **options))
     found = metrics.confusion_matrix(y, p, labels, w)
-    same(found.counts, peer.confusion_matrix(y, p, labels=labels, sample_weight=w))
+    assert_same(found.counts, peer.confusion_matrix(y, p, labels=labels, sample_weight=w))
     assert found.classes.tolist() == list(labels)
 
 
@@ -99,8 +93,8 @@ def test_the_report_has_every_class(data):
     found = metrics.class_report(y, p, sample_weight=w)
     parts = quietly(peer.precision_recall_fscore_support, y, p, sample_weight=w)
     for ours, theirs in zip((found.precision, found.recall, found.f1), parts[:3], strict=True):
-        same([one.value for one in ours.values()], theirs)
-    same(list(found.support.values()), parts[3])
+        assert_same([one.value for one in ours.values()], theirs)
+    assert_same(list(found.support.values()), parts[3])
     assert len(str(found).splitlines()) == len(found.support) + 1
 
 
@@ -109,12 +103,16 @@ def test_the_report_has_every_class(data):
 @given(scored())
 def test_areas_count_ties_exactly(data):
     y, s, w = data
-    same(metrics.auc(y, s, sample_weight=w).value, peer.roc_auc_score(y, s, sample_weight=w))
-    same(metrics.average_precision(y, s, sample_weight=w).value, peer.average_precision_score(y, s, sample_weight=w))
+    assert_same(metrics.auc(y, s, sample_weight=w).value, peer.roc_auc_score(y, s, sample_weight=w))
+    assert_same(
+        metrics.average_precision(y, s, sample_weight=w).value, peer.average_precision_score(y, s, sample_weight=w)
+    )
     unit = np.ones(len(y)) if w is None else w
     pairs = unit[y][:, None] * unit[~y]
     gaps = s[y][:, None] - s[~y]
-    same(metrics.auc(y, s, sample_weight=w).value, (pairs * ((gaps > 0) + 0.5 * (gaps == 0))).sum() / pairs.sum())
+    assert_same(
+        metrics.auc(y, s, sample_weight=w).value, (pairs * ((gaps > 0) + 0.5 * (gaps == 0))).sum() / pairs.sum()
+    )
 
 
 @pytest.mark.spec("I-01")
@@ -126,16 +124,16 @@ def test_several_classes(data):
     scores = table[:, 1] if k == 2 else table
     for average in ("macro", "weighted"):
         found = metrics.multiclass_auc(y, table, average=average, sample_weight=w).value
-        same(found, peer.roc_auc_score(y, scores, multi_class="ovr", average=average, sample_weight=w))
+        assert_same(found, peer.roc_auc_score(y, scores, multi_class="ovr", average=average, sample_weight=w))
         if k > 2:
             found = metrics.multiclass_auc(y, table, scheme="ovo", average=average).value
-            same(found, peer.roc_auc_score(y, table, multi_class="ovo", average=average))
+            assert_same(found, peer.roc_auc_score(y, table, multi_class="ovo", average=average))
     truth = np.eye(k)[y]
     for average in ("macro", "weighted", "micro"):
         found = metrics.multiclass_average_precision(y, table, average=average, sample_weight=w).value
-        same(found, peer.average_precision_score(truth, table, average=average, sample_weight=w))
+        assert_same(found, peer.average_precision_score(truth, table, average=average, sample_weight=w))
     found = metrics.multiclass_auc(y, table, average="micro", sample_weight=w).value
-    same(found, peer.roc_auc_score(truth, table, average="micro", sample_weight=w))
+    assert_same(found, peer.roc_auc_score(truth, table, average="micro", sample_weight=w))
 
 
 @pytest.mark.spec("I-01")
@@ -144,16 +142,16 @@ def test_several_classes(data):
 def test_probabilities(data):
     y, table, w = data
     k = table.shape[1]
-    same(metrics.log_loss(y, table, sample_weight=w).value, peer.log_loss(y, table, sample_weight=w))
+    assert_same(metrics.log_loss(y, table, sample_weight=w).value, peer.log_loss(y, table, sample_weight=w))
     given_ = table[:, 1] if k == 2 else table
-    same(metrics.brier(y, table, sample_weight=w).value, peer.brier_score_loss(y, given_, sample_weight=w))
+    assert_same(metrics.brier(y, table, sample_weight=w).value, peer.brier_score_loss(y, given_, sample_weight=w))
     distinct = table + 1e-3 * np.arange(k) + 1e-5 * np.arange(len(y))[:, None]
     for top in range(1, k):
         ours = metrics.top_k_accuracy(y, distinct, top, sample_weight=w).value
         if k > 2:
-            same(ours, peer.top_k_accuracy_score(y, distinct, k=top, sample_weight=w))
+            assert_same(ours, peer.top_k_accuracy_score(y, distinct, k=top, sample_weight=w))
         else:
-            same(ours, peer.accuracy_score(y, distinct.argmax(1), sample_weight=w))
+            assert_same(ours, peer.accuracy_score(y, distinct.argmax(1), sample_weight=w))
 
 
 @pytest.mark.spec("I-01")
@@ -163,7 +161,7 @@ def test_ovo_with_whole_weights_is_that_of_repeated_rows():
     for average in ("macro", "weighted"):
         options = {"scheme": "ovo", "average": average}
         repeated = metrics.multiclass_auc(np.repeat(y, w), np.repeat(table, w, 0), **options)
-        same(metrics.multiclass_auc(y, table, sample_weight=w, **options).value, repeated.value)
+        assert_same(metrics.multiclass_auc(y, table, sample_weight=w, **options).value, repeated.value)
 
 
 @pytest.mark.spec("I-01")

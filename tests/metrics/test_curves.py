@@ -9,11 +9,7 @@ from sklearn import metrics as peer
 
 from benthic import metrics
 from benthic.base.errors import InvalidInput
-from tests.metrics.strategies import few, scored
-
-
-def same(ours, theirs):
-    np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12)
+from tests.metrics.strategies import assert_same, few, scored
 
 
 @pytest.mark.spec("I-01")
@@ -23,11 +19,11 @@ def test_roc_has_every_threshold_of_scikit_learn(data):
     y, s, w = data
     found = metrics.roc_curve(y, s, sample_weight=w)
     false, true, thresholds = peer.roc_curve(y, s, sample_weight=w, drop_intermediate=False)
-    same(found.false_positive_rate, false)
-    same(found.true_positive_rate, true)
+    assert_same(found.false_positive_rate, false)
+    assert_same(found.true_positive_rate, true)
     assert found.thresholds.tolist() == thresholds.tolist()
     # the area by trapezoids is the share of pairs
-    same(found.area.value, np.trapezoid(found.true_positive_rate, found.false_positive_rate))
+    assert_same(found.area.value, np.trapezoid(found.true_positive_rate, found.false_positive_rate))
 
 
 @pytest.mark.spec("I-01")
@@ -37,10 +33,10 @@ def test_precision_and_recall_are_those_of_scikit_learn(data):
     y, s, w = data
     found = metrics.precision_recall_curve(y, s, sample_weight=w)
     precision, recall, thresholds = peer.precision_recall_curve(y, s, sample_weight=w)
-    same(found.precision, precision)
-    same(found.recall, recall)
+    assert_same(found.precision, precision)
+    assert_same(found.recall, recall)
     assert found.thresholds.tolist() == thresholds.tolist()
-    same(found.average_precision.value, -np.sum(np.diff(found.recall) * found.precision[:-1]))
+    assert_same(found.average_precision.value, -np.sum(np.diff(found.recall) * found.precision[:-1]))
 
 
 @pytest.mark.spec("I-01")
@@ -58,13 +54,13 @@ def test_both_errors_over_thresholds(data):
         )
     )
     for threshold, a, b in zip(thresholds.tolist(), false, missed, strict=True):
-        same(ours[threshold], (a, b))
+        assert_same(ours[threshold], (a, b))
     x, z = found.false_positive_rate, found.false_negative_rate
     # on the segment where the two rates cross, both equal the equal error rate
     i = int(np.argmax(x >= z))
     t = (found.equal_error_rate - x[i - 1]) / (x[i] - x[i - 1]) if x[i] > x[i - 1] else None
     if t is not None:
-        same(z[i - 1] + t * (z[i] - z[i - 1]), found.equal_error_rate)
+        assert_same(z[i - 1] + t * (z[i] - z[i - 1]), found.equal_error_rate)
 
 
 @pytest.mark.spec("I-01")

@@ -11,8 +11,9 @@ from torch.distributions import constraints
 
 from benthic.base.errors import InvalidInput
 from benthic.samplers.hamiltonian.hmc import HMC
+from benthic.samplers.judging.diagnostics import rhat
 from benthic.samplers.kernel import SamplerStopped
-from benthic.samplers.running import Bar, run
+from benthic.samplers.running import FAR_RHAT, Bar, run
 from benthic.samplers.target import Target
 from tests.samplers.known import chain_z, gaussian
 
@@ -100,7 +101,8 @@ def test_improper_density_is_warned_about_and_said() -> None:
 def test_good_chains_are_not_warned_about() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        run("nuts", gaussian()[0].target, draws=200, warmup=150, seed=0, progress=True)
+        draws = run("nuts", gaussian()[0].target, draws=200, warmup=150, seed=0, progress=True)
+    assert float(rhat(draws["x"]).max()) < FAR_RHAT
 
 
 def test_bar_counts_transitions(monkeypatch: pytest.MonkeyPatch) -> None:
