@@ -1,0 +1,23 @@
+"""Entries of the catalogue: normalizing flows."""
+
+from __future__ import annotations
+
+from benthic.base.entries.entry import Entry
+
+ENTRIES: tuple[Entry, ...] = (
+    Entry(
+        "ContinuousFlow",
+        "benthic.generative.flows.continuous",
+        family="flow",
+        tasks=("density", "generate", "encode", "impute"),
+        data=("table",),
+        rows=("E-04", "N-03"),
+        summary="Continuous normalizing flow: a normal carried to the data by a learned field.",
+        quick_params={
+            "hidden_layer_sizes": (16,),
+            "method": "midpoint",
+            "solver_steps": 3,
+            "trainer": {"steps": 8, "lr": 0.02},
+        },
+    ),
+)
