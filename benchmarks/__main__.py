@@ -26,6 +26,14 @@ TASKS = (
     "nuts",
     "posteriors",
     "bayesian_regression",
+    "lasso",
+    "svc",
+    "knn",
+    "gaussian_process",
+    "decision_tree",
+    "random_forest",
+    "gradient_boosting",
+    "kmeans",
 )
 
 

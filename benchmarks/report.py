@@ -35,6 +35,8 @@ PACKAGES = (
     "pyro-ppl",
     "torchdiffeq",
     "diffrax",
+    "lightgbm",
+    "gpytorch",
 )
 START, END = "<!-- table: start -->", "<!-- table: end -->"
 

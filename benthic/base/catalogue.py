@@ -41,6 +41,18 @@ RECORDS: dict[str, str] = {
     "Standardizer": "benthic.data.standardize",
     "Likelihood": "benthic.base.likelihood",
     "Origin": "benthic.base.arrays",
+    "Constant": "benthic.kernels.covariance",
+    "Linear": "benthic.kernels.covariance",
+    "LinearNetwork": "benthic.kernels.covariance",
+    "Polynomial": "benthic.kernels.covariance",
+    "White": "benthic.kernels.covariance",
+    "Product": "benthic.kernels.kernel",
+    "Sum": "benthic.kernels.kernel",
+    "Laplace": "benthic.kernels.stationary",
+    "Matern": "benthic.kernels.stationary",
+    "Periodic": "benthic.kernels.stationary",
+    "RBF": "benthic.kernels.stationary",
+    "RationalQuadratic": "benthic.kernels.stationary",
 }
 
 _CATALOGUE = Catalogue(ENTRIES)

@@ -75,8 +75,9 @@ def _of_classes(model: Any, rows: Inputs) -> list[Picture]:
         return []
     names = rows.classes if len(rows.classes) == len(model.classes_) else ()
     shown = np.array(names) if names else model.classes_
-    table = np.asarray(model.predict_proba(rows.X))
     codes = {label: k for k, label in enumerate(model.classes_.tolist())}
+    table = np.asarray(model.predict_proba(rows.X)) if hasattr(model, "predict_proba") else None
+    answers = [codes[label] for label in model.predict(rows.X).tolist()] if table is None else table.argmax(1)
     truth = np.array([str(shown[codes[v]]) if v in codes else str(v) for v in rows.y.tolist()])
     labels = np.array([str(name) for name in shown])
     found = [
@@ -84,10 +85,10 @@ def _of_classes(model: Any, rows: Inputs) -> list[Picture]:
             "confusion",
             "Confusion",
             "True classes down, answers across; everything off the diagonal is a mistake.",
-            confusion(truth, labels[table.argmax(1)], labels.tolist()),
+            confusion(truth, labels[answers], labels.tolist()),
         )
     ]
-    if len(np.unique(truth)) > 1 and np.isin(labels, truth).all():
+    if table is not None and len(np.unique(truth)) > 1 and np.isin(labels, truth).all():
         text = "How many of a class are found for how many false alarms; the area is in brackets, 1 is perfect."
         found.insert(0, Picture("roc", "ROC curves", text, roc_curve(truth, table, labels)))
     return found

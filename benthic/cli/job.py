@@ -19,7 +19,7 @@ from benthic.cli.failure import Usage
 from benthic.cli.inputs import JUDGED, Inputs, open_data, split
 from benthic.cli.runs import Config, Run
 from benthic.cli.work import judged, print_measures
-from benthic.metrics.judging import Measure, measures
+from benthic.metrics.judging import Measure, judgeable, measures
 from benthic.training.trainer import Trainer
 
 _TEST_FRACTION = 0.2
@@ -97,7 +97,8 @@ def report_to(outcome: Outcome, json: bool) -> None:
         as_json(facts | judged(outcome.found, outcome.rows))
         return
     what = "held-out rows" if outcome.split == "test" else "rows it was fitted on"
-    print_measures(outcome.found, f"{type(outcome.model).__name__} on {outcome.rows} {what}")
+    if outcome.found:
+        print_measures(outcome.found, f"{type(outcome.model).__name__} on {outcome.rows} {what}")
     print(f"\n{outcome.run.folder}: fitted in {outcome.seconds:.1f} s; see {outcome.run.report_path}")
 
 
@@ -196,7 +197,7 @@ def _fit(run: Run, config: Config, inputs: Inputs, *, resume: bool) -> Outcome:
     if not runs.leader():
         return Outcome(run, model, [], "", 0, rest.rows, seconds)
     part = rest.some(JUDGED, config.seed) if held is None else held
-    found = measures(model, part.X, part.y if _supervised(entry) else None)
+    found = measures(model, part.X, part.y if _supervised(entry) else None) if judgeable(model) else []
     outcome = Outcome(run, model, found, "train" if held is None else "test", part.rows, rest.rows, seconds)
     _finish(outcome, config, part)
     return outcome

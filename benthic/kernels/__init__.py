@@ -6,9 +6,11 @@ from benthic.base.lazy import lazy
 
 _EXPORTS = {
     "Constant": "benthic.kernels.covariance",
+    "Gram": "benthic.kernels.gram",
     "Kernel": "benthic.kernels.kernel",
     "Laplace": "benthic.kernels.stationary",
     "Linear": "benthic.kernels.covariance",
+    "LinearNetwork": "benthic.kernels.covariance",
     "MMDTest": "benthic.kernels.discrepancy",
     "Matern": "benthic.kernels.stationary",
     "Periodic": "benthic.kernels.stationary",

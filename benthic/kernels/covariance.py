@@ -48,6 +48,30 @@ class Linear(Scaled):
         return (self._coordinates(X) * self._coordinates(Y)).sum(-1)
 
 
+class LinearNetwork(Kernel):
+    r"""The outputs of a linear network with independent random weights of variance :math:`\sigma^2 / d`.
+
+    .. math:: k(x, y) = \frac{\sigma^2}{d} \sum_{k=1}^d x_k y_k
+
+    variance: :math:`\sigma^2`; d is the number of columns, so that outputs keep their size in any dimension.
+
+    >>> LinearNetwork(3.0)([[1.0, 2.0]], [[3.0, 4.0]])
+    tensor([[16.5000]], dtype=torch.float64)
+    """
+
+    variance: Tensor
+    names = ("variance",)
+
+    def __init__(self, variance: float | Tensor = 1.0) -> None:
+        self._store(variance=positive("LinearNetwork", "variance", variance, vector=False))
+
+    def _matrix(self, X: Tensor, Y: Tensor, shift: int | None, fast: bool = False) -> Tensor:
+        return X @ Y.mT * (self.variance.to(X) / X.shape[-1])
+
+    def _paired(self, X: Tensor, Y: Tensor, same: bool) -> Tensor:
+        return (X * Y).sum(-1) * (self.variance.to(X) / X.shape[-1])
+
+
 class Polynomial(Scaled):
     r"""Polynomials up to a degree.
 

@@ -6,7 +6,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from numbers import Real
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -130,6 +130,44 @@ class Kernel(ABC):
         values = [parameters[name].exp() if name in parameters else value for name, value in self.tensors()]
         return self._rebuilt(iter(values))
 
+    @property
+    def theta(self) -> Tensor:
+        """The logarithms of all parameters as one vector, float64, in the order of :meth:`tensors`.
+
+        >>> from benthic.kernels import RBF
+        >>> (2.0 * RBF(1.0)).theta
+        tensor([0.6931, 0.0000], dtype=torch.float64)
+        """
+        logs = [value.log().double().reshape(-1) for _, value in self.tensors()]
+        return torch.cat(logs) if logs else torch.zeros(0, dtype=torch.float64)
+
+    def with_theta(self, theta: Tensor) -> Kernel:
+        """The same kernel with the vector of logarithms ``theta``, (p,).
+
+        >>> from benthic.kernels import RBF
+        >>> RBF(1.0).with_theta(torch.tensor([0.6931]))
+        RBF(lengthscale=2)
+        """
+        sizes = [value.numel() for _, value in self.tensors()]
+        if tuple(theta.shape) != (sum(sizes),):
+            raise InvalidInput(
+                f"{type(self).__name__}.with_theta: theta has shape {tuple(theta.shape)}; the kernel has {sum(sizes)} "
+                "parameters, so it must be a vector of as many logarithms"
+            )
+        pieces = zip(theta.exp().split(sizes), self.tensors(), strict=True)
+        return self._rebuilt(piece.reshape(value.shape) for piece, (_, value) in pieces)
+
+    def to_tree(self) -> dict[str, Any]:
+        """What a model file keeps: the parameters, settings and parts."""
+        return {name: value.detach() if isinstance(value, Tensor) else value for name, value in vars(self).items()}
+
+    @classmethod
+    def from_tree(cls, tree: Mapping[str, Any]) -> Self:
+        """The kernel a model file kept."""
+        made = cls.__new__(cls)
+        made._store(**tree)
+        return made
+
     def _rebuilt(self, values: Iterator[Tensor]) -> Kernel:
         """A copy whose parameters are the next of ``values``, unchecked."""
         other = copy.copy(self)
@@ -199,8 +237,10 @@ class Kernel(ABC):
 class _Composite(Kernel):
     """Several kernels under one operation; nested ones of the same kind are flattened."""
 
+    parts: tuple[Kernel, ...]
+
     def __init__(self, *parts: Kernel) -> None:
-        flat = [piece for part in parts for piece in (part.parts if type(part) is type(self) else (part,))]
+        flat = [piece for part in parts for piece in (part.parts if isinstance(part, type(self)) else (part,))]
         self._store(parts=tuple(flat))
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:

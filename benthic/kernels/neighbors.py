@@ -1,31 +1,42 @@
-"""Exact nearest neighbors by search over tiles."""
+"""Exact nearest neighbors: by matrix products and groups of columns, by compiled loops, or by a tree of boxes."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from benthic.base.errors import InvalidInput
 from benthic.kernels.distances import coordinates, covariance_of, pairwise
+from benthic.kernels.grouping import GROUP, by_products, frame, minima_of
 from benthic.kernels.points import as_pair, tile
 
-# Columns are compared in groups of so many before the best of them are looked at one by one.
-_GROUP = 16
+# Reduced distances that compiled loops know, in the order of benthic.kernels.loops.
+_KINDS = {"manhattan": 1, "chebyshev": 2, "minkowski": 3, "hamming": 4}
+_STRAIGHT = ("euclidean", "sqeuclidean", "cosine", "mahalanobis")  # Euclidean in the right coordinates
+_FEW = 1 << 15  # distances up to which a matrix product is not worth its preparation
+_HEIGHT = 256  # queries of a tile, which one thread takes at a time
+_LEAF = 16  # most points at the end of a branch
 
 
 def nearest(
-    X: Any, Y: Any = None, k: int = 1, metric: str = "euclidean", *, elements: int | None = None, **options: Any
+    X: Any, Y: Any = None, k: int = 1, metric: Any = "euclidean", *, elements: int | None = None, **options: Any
 ) -> tuple[Tensor, Tensor]:
-    """The k nearest rows of Y for each row of X, by exact search over tiles; the (n, m) matrix is never held.
+    """The k nearest rows of Y for each row of X, by exact search; the (n, m) matrix is never held.
 
-    Euclidean searches go through matrix products, which round. A few candidates more than k are measured directly,
-    and where rounding could still have hidden a neighbor, the row is searched again without products.
+    Euclidean searches go through matrix products, which round. What they cannot rule out is measured directly, so the
+    neighbors are those of a search in float64 without products. Of equal distances the lower index comes first.
 
     X: (n, d). Y: (m, d); when None, the other rows of X. k: how many. metric, options: as in
-    :func:`~benthic.kernels.distances.pairwise`. elements: entries of a tile.
-    Returns distances (n, k), ascending and differentiable, and indices (n, k).
+    :func:`~benthic.kernels.distances.pairwise`, or a function of two tensors (..., d) that returns distances (...).
+    elements: entries of a tile. Returns distances (n, k), ascending and differentiable, and indices (n, k).
 
     >>> nearest([[0.0], [10.0]], [[1.0], [4.0], [9.0]], k=2)[1]
     tensor([[0, 1],
@@ -38,98 +49,301 @@ def nearest(
         raise InvalidInput(f"nearest: k is {k} and there are {choices} points to choose from; take 1 to that many")
     if metric == "mahalanobis" and options.get("precision") is None and options.get("covariance") is None:
         options["covariance"] = covariance_of(X, Y)  # of all points, not of a tile
-    with torch.no_grad():
-        matrices = {name: options[name] for name in ("covariance", "precision") if name in options}
-        both = coordinates(X, Y, metric, **matrices)
-        if both is not None:
-            center = both[1].mean(0)  # products round least around zero
-            both = both[0] - center, both[1] - center
-    height, width = _tile(len(X), len(Y), elements, X.device)
-    found, values = [], []
+    own = torch.arange(len(X), device=X.device) if alone else None
+    _, index = search(X.detach(), Y.detach(), k, metric, own=own, elements=elements, **options)
+    height = max(1, tile(len(X), len(Y), elements, X.device)[0])
+    values = []
     for top in range(0, len(X), height):
-        rows = slice(top, min(top + height, len(X)))
-        own = torch.arange(rows.start, rows.stop, device=X.device) if alone else None
-        with torch.no_grad():
-            index = None if both is None else _by_products(both[0][rows], both[1], k, width, own)
-            if index is None:
-                index = _directly(X[rows], Y, k, width, own, metric, options)
-            elif bool((index < 0).any()):
-                doubt = (index < 0).any(1)
-                index[doubt] = _directly(
-                    X[rows][doubt], Y, k, width, None if own is None else own[doubt], metric, options
-                )
-        near = pairwise(X[rows].unsqueeze(-2), Y[index], metric, **options)  # (b, 1, d), (b, k, d) -> (b, 1, k)
-        found.append(index)
-        values.append(near.squeeze(-2))
-    value, order = torch.cat(values).sort(1)
-    return value, torch.cat(found).gather(1, order)
+        rows = slice(top, top + height)
+        values.append(_measured(X[rows].unsqueeze(-2), Y[index[rows]], metric, options).squeeze(-2))
+    value, order = torch.cat(values).sort(dim=1, stable=True)
+    return value, index.gather(1, order)
 
 
-def _tile(n: int, m: int, elements: int | None, device: torch.device) -> tuple[int, int]:
-    """Wide tiles, of which the best columns are a small part."""
-    height, width = tile(n, m, elements, device)
-    stretch = max(1, min(8, height // 64, m // width))
-    return max(1, height // stretch), min(m, width * stretch)
+@dataclass(frozen=True)
+class Tree:
+    """A tree of boxes over points.
+
+    points: (n, d) in the order of the tree. order: (n,) their places in the data. ends: (nodes, 2) first and last row
+    of each node. lower, upper: (nodes, d) the boxes.
+    """
+
+    points: np.ndarray
+    order: np.ndarray
+    ends: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
 
 
-def _by_products(A: Tensor, B: Tensor, k: int, width: int, own: Tensor | None) -> Tensor:
-    """Indices (b, k) of the nearest rows of B; -1 where rounding of the products leaves a doubt."""
-    a2, b2 = A.square().sum(1, keepdim=True), B.square().sum(1)
-    # A bound on the rounding of a dot product of d + 2 terms.
-    slack = (A.shape[1] + 4) * torch.finfo(A.dtype).eps * (a2 + b2.max())
-    count = min(len(B) - (own is not None), 2 * k + 8)
-    best = A.new_full((len(A), count), torch.inf)
-    index = torch.zeros(len(A), count, dtype=torch.long, device=A.device)
-    for left in range(0, len(B), width):
-        columns = slice(left, left + width)
-        score = torch.addmm(b2[columns], A, B[columns].T, alpha=-2)  # the squared distance less a2
-        best, index = _merged(best, index, _without(score, own, left), left)
-    apart = (A.unsqueeze(1) - B[index]).square().sum(-1)  # (b, count), subtracted directly
-    close, order = apart.sort(1)
-    index = index.gather(1, order)[:, :k]
-    if count < len(B) - (own is not None):
-        beyond = best.max(1, keepdim=True).values + a2 - slack  # no other point is nearer than this
-        index = index.masked_fill(close[:, k - 1 : k] > beyond, -1)
-    return index
+def plant(Y: Tensor, leaf_size: int = _LEAF) -> Tree:
+    """A balanced k-d tree over the rows of Y (n, d), for :func:`search`; in the processor's memory.
+
+    leaf_size: the most points at the end of a branch. Bentley, 1975.
+
+    >>> plant(torch.tensor([[0.0], [1.0], [2.0]]), 1).order.tolist()
+    [0, 1, 2]
+    """
+    from benthic.kernels import loops
+
+    points = np.array(Y.detach().cpu().numpy(), order="C")
+    depth = 0
+    while len(points) > leaf_size << depth:
+        depth += 1
+    nodes, d = (2 << depth) - 1, points.shape[1]
+    lower, upper = np.empty((nodes, d), points.dtype), np.empty((nodes, d), points.dtype)
+    order, ends = np.arange(len(points)), np.empty((nodes, 2), np.int64)
+    loops.plant(points, order, ends, lower, upper)
+    return Tree(points, order, ends, lower, upper)
+
+
+def search(
+    X: Tensor,
+    Y: Tensor,
+    k: int,
+    metric: Any = "euclidean",
+    *,
+    own: Tensor | None = None,
+    tree: Tree | None = None,
+    elements: int | None = None,
+    n_jobs: int | None = None,
+    **options: Any,
+) -> tuple[Tensor, Tensor]:
+    """The k nearest rows of Y (m, d) for every row of X (n, d): float64 distances (n, k) and indices, no gradient.
+
+    Ordered by distance, then by index. own: (n,) for each row of X a row of Y that does not count. tree: of
+    :func:`plant` over Y in the coordinates of the metric, to walk down instead. elements: entries of a tile.
+    n_jobs: threads of the compiled loops; None for as many as torch uses. Inputs are checked by the caller.
+    """
+    p = float(options.get("p", 3.0))
+    if metric == "minkowski" and not p > 0:
+        raise InvalidInput(f"nearest: p is {p}; the power of a Minkowski distance must be positive")
+    name = _simplest(metric, p)
+    if name in _STRAIGHT:
+        A, B = flat(X, Y, name, options)
+        if X.device.type == "cpu":
+            found = _by_groups(A, B, k, own, elements, n_jobs) if tree is None else _walk(A, tree, k, 0, p, own, n_jobs)
+        else:
+            found = _on_device(A, B, k, own, elements)
+    elif name in _KINDS and X.device.type == "cpu":
+        kind = _KINDS[name]
+        A, B = X, Y
+        found = _scan(A, B, k, kind, p, own, n_jobs) if tree is None else _walk(A, tree, k, kind, p, own, n_jobs)
+    else:
+        return _directly(X, Y, k, own, elements, lambda a, b: _measured(a, b, metric, options))
+    return _true(found[0], name, p, X.shape[1]), found[1]
+
+
+def flat(X: Tensor, Y: Tensor, metric: str, options: dict[str, Any]) -> tuple[Tensor, Tensor]:
+    """Both in coordinates where this metric orders points as the Euclidean distance does."""
+    if metric in ("euclidean", "sqeuclidean"):
+        return X, Y
+    matrices = {name: options[name] for name in ("covariance", "precision") if options.get(name) is not None}
+    found = coordinates(X.double(), Y.double(), metric, **matrices)
+    return X if found is None else found[0], Y if found is None else found[1]
+
+
+def straight(metric: Any, p: float = 3.0) -> bool:
+    """Whether a metric is the Euclidean one in some coordinates."""
+    return _simplest(metric, p) in _STRAIGHT
+
+
+def treelike(metric: Any, p: float = 3.0) -> bool:
+    """Whether boxes bound this distance, so that a tree finds its neighbors."""
+    name = _simplest(metric, p)
+    return name in _STRAIGHT or (name in _KINDS and name != "hamming")
+
+
+def _simplest(metric: Any, p: float) -> Any:
+    if metric == "minkowski":
+        return {1.0: "manhattan", 2.0: "euclidean", float("inf"): "chebyshev"}.get(float(p), metric)
+    return metric
+
+
+def _true(reduced: Tensor, metric: str, p: float, d: int) -> Tensor:
+    """Distances from what the loops return."""
+    if metric in ("euclidean", "mahalanobis"):
+        return reduced.sqrt()
+    if metric == "minkowski":
+        return reduced ** (1 / p)
+    return reduced / {"cosine": 2, "hamming": d}.get(metric, 1)
+
+
+def _measured(X: Tensor, Y: Tensor, metric: Any, options: dict[str, Any]) -> Tensor:
+    """Distances (..., n, m) by name or by the caller's function."""
+    if not callable(metric):
+        return pairwise(X, Y, metric, **options)
+    found = metric(X.unsqueeze(-2), Y.unsqueeze(-3))
+    shape = (*X.shape[:-1], Y.shape[-2])
+    if not isinstance(found, Tensor) or tuple(found.shape) != shape:
+        got = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        raise InvalidInput(
+            f"nearest: metric returned {got} for points of shapes {tuple(X.unsqueeze(-2).shape)} and "
+            f"{tuple(Y.unsqueeze(-3).shape)}; it must reduce the last dimension, to {shape}"
+        )
+    return found
+
+
+# ------------------------------------------------------------------------------------------------ on a processor
+
+
+def _threads(n_jobs: int | None) -> int:
+    if n_jobs is None:
+        return torch.get_num_threads()
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return n_jobs if n_jobs > 0 else max(1, cores + 1 + n_jobs)
+
+
+def _shared(work: Callable[[int, int], Any], n: int, n_jobs: int | None, least: int = 64, most: int = 4096) -> None:
+    """Do work(start, stop) for parts of n rows, each in one thread from beginning to end.
+
+    least, most: rows of a part; four parts for each thread where that is possible.
+    """
+    threads = _threads(n_jobs)
+    share = min(max(least, -(-n // (4 * threads))), most)
+    parts = [(start, min(start + share, n)) for start in range(0, n, share)]
+    if min(threads, len(parts)) < 2:
+        for start, stop in parts:
+            work(start, stop)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        for done in [pool.submit(work, start, stop) for start, stop in parts]:
+            done.result()
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Keep torch from starting threads of its own, which would wait for each other at every small product."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _arrays(A: Tensor, B: Tensor, k: int, own: Tensor | None) -> tuple[np.ndarray, ...]:
+    """Points of one type as arrays, the rows that do not count, and empty results."""
+    dtype = torch.promote_types(A.dtype, B.dtype)
+    X, Y = (points.to(dtype).contiguous().numpy() for points in (A, B))
+    skip = np.full(len(X), -1) if own is None else own.numpy()
+    return X, Y, skip, np.full((len(X), k), np.inf), np.full((len(X), k), len(Y))
+
+
+def _scan(
+    A: Tensor, B: Tensor, k: int, kind: int, p: float, own: Tensor | None, n_jobs: int | None
+) -> tuple[Tensor, Tensor]:
+    from benthic.kernels import loops
+
+    X, Y, skip, best, where = _arrays(A, B, k, own)
+    _shared(lambda start, stop: loops.scan(X, Y, skip, kind, p, best, where, start, stop), len(X), n_jobs)
+    return torch.from_numpy(best), torch.from_numpy(where)
+
+
+def _walk(
+    A: Tensor, tree: Tree, k: int, kind: int, p: float, own: Tensor | None, n_jobs: int | None
+) -> tuple[Tensor, Tensor]:
+    from benthic.kernels import loops
+
+    points = torch.from_numpy(tree.points)
+    X, _, skip, best, where = _arrays(A, points, k, own)
+    parts = (tree.points.astype(X.dtype, copy=False), tree.order, tree.ends, tree.lower, tree.upper)
+    parts = tuple(part.astype(X.dtype, copy=False) if part.dtype.kind == "f" else part for part in parts)
+    _shared(lambda start, stop: loops.descend(X, *parts, skip, kind, p, best, where, start, stop), len(X), n_jobs)
+    return torch.from_numpy(best), torch.from_numpy(where)
+
+
+def _by_groups(
+    A: Tensor, B: Tensor, k: int, own: Tensor | None, elements: int | None, n_jobs: int | None
+) -> tuple[Tensor, Tensor]:
+    """Single-precision products bound the distances to groups of points; loops measure those that matter."""
+    from benthic.kernels import loops
+
+    groups = len(B) // GROUP
+    if len(A) * len(B) <= _FEW or groups < 4 * k:
+        return _scan(A, B, k, 0, 2.0, own, n_jobs)
+    X, Y, skip, best, where = _arrays(A, B, k, own)
+    height = max(1, min(len(X), _HEIGHT, (elements or 1 << 22) // groups))
+    width = max(1, min(len(Y), (elements or 1 << 19) // height) // GROUP) * GROUP
+    n_jobs = _threads(n_jobs)
+
+    def part(start: int, stop: int) -> None:
+        rows = slice(start, stop)
+        minima, reach = (found.numpy() for found in minima_of(made, rows, width))
+        # The slices are views, so the results land in their rows.
+        loops.refine(
+            X[rows], Y, skip[rows], minima, reach, made.unit**2, width, GROUP, best[rows], where[rows], 0, stop - start
+        )
+
+    with _one_thread():
+        made = frame(A, B)
+        _shared(part, len(X), n_jobs, least=min(16, height), most=height)
+    return torch.from_numpy(best), torch.from_numpy(where)
+
+
+# --------------------------------------------------------------------------------------------------- on a device
+
+
+def _on_device(A: Tensor, B: Tensor, k: int, own: Tensor | None, elements: int | None) -> tuple[Tensor, Tensor]:
+    """Products in halves of single precision, and what they leave in doubt by subtraction."""
+
+    def exactly(a: Tensor, b: Tensor) -> Tensor:
+        return torch.cdist(a.double(), b.double(), compute_mode="donot_use_mm_for_euclid_dist").square_()
+
+    if len(B) // GROUP < 4 * k:
+        return _directly(A, B, k, own, elements, exactly)
+    near, index = by_products(A, B, k, own, elements)
+    doubt = torch.nonzero(index[:, 0] < 0).squeeze(1)
+    if len(doubt):
+        skip = None if own is None else own[doubt]
+        near[doubt], index[doubt] = _directly(A[doubt], B, k, skip, elements, exactly)
+    return near, index
 
 
 def _directly(
-    rows: Tensor, Y: Tensor, k: int, width: int, own: Tensor | None, metric: str, options: dict[str, Any]
-) -> Tensor:
-    best = rows.new_full((len(rows), k), torch.inf)
-    index = torch.zeros(len(rows), k, dtype=torch.long, device=rows.device)
-    for left in range(0, len(Y), width):
-        D = pairwise(rows, Y[left : left + width], metric, **options)
-        best, index = _merged(best, index, _without(D, own, left), left)
-    return index
+    X: Tensor,
+    Y: Tensor,
+    k: int,
+    own: Tensor | None,
+    elements: int | None,
+    distance: Callable[[Tensor, Tensor], Tensor],
+) -> tuple[Tensor, Tensor]:
+    """All distances, a tile at a time; ordered by distance, then index."""
+    if elements is None:
+        elements = (1 << 20 if X.device.type == "cpu" else 1 << 26) // X.shape[1]
+    height, width = tile(len(X), len(Y), max(1, elements), X.device)
+    values, indices = [], []
+    for top in range(0, len(X), height):
+        rows = X[top : top + height].double()
+        best = rows.new_full((len(rows), k), torch.inf)
+        index = torch.full((len(rows), k), len(Y), device=X.device)
+        for left in range(0, len(Y), width):
+            D = distance(rows, Y[left : left + width].double()).double()
+            if own is not None:
+                _strike(D, own[top : top + height], left)
+            best, index = _merged(best, index, D, left)
+        values.append(best)
+        indices.append(index)
+    return torch.cat(values), torch.cat(indices)
 
 
-def _without(D: Tensor, own: Tensor | None, left: int) -> Tensor:
-    """D with each row's own column, where it lies in this tile, out of reach."""
-    if own is not None:
-        row = torch.nonzero((own >= left) & (own < left + D.shape[1])).squeeze(1)
-        D[row, own[row] - left] = torch.inf
-    return D
+def _strike(D: Tensor, own: Tensor, left: int) -> None:
+    """Put each row's own column, where it lies in this tile, out of reach."""
+    row = torch.nonzero((own >= left) & (own < left + D.shape[1])).squeeze(1)
+    D[row, own[row] - left] = torch.inf
 
 
 def _merged(best: Tensor, index: Tensor, D: Tensor, left: int) -> tuple[Tensor, Tensor]:
-    """The smallest of what was found before and of a tile."""
-    value, column = _smallest(D, min(best.shape[1], D.shape[1]))
-    value, column = torch.cat([best, value], 1), torch.cat([index, column + left], 1)
-    best, keep = value.topk(best.shape[1], largest=False)
-    return best, column.gather(1, keep)
-
-
-def _smallest(D: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k smallest of every row and their columns: they lie in the k groups with the smallest minima."""
-    groups = D.shape[1] // _GROUP
-    if groups < 4 * k:
-        return D.topk(k, largest=False)
-    grid = D[:, : groups * _GROUP].unflatten(1, (_GROUP, groups))
-    near = grid.amin(1).topk(k, largest=False, sorted=False).indices.unsqueeze(1)  # (b, 1, k)
-    value = grid.gather(2, near.expand(-1, _GROUP, -1)).flatten(1)
-    column = (near + groups * torch.arange(_GROUP, device=D.device)[:, None]).flatten(1)
-    rest = torch.arange(groups * _GROUP, D.shape[1], device=D.device).expand(len(D), -1)
-    value, column = torch.cat([value, D[:, groups * _GROUP :]], 1), torch.cat([column, rest], 1)
-    value, keep = value.topk(k, largest=False)
-    return value, column.gather(1, keep)
+    """The first of what was found before and of a tile; earlier columns come first among equals."""
+    k = best.shape[1]
+    if D.shape[1] > k:
+        last = D.topk(k, largest=False).values[:, -1:]
+        tied = last == D
+        room = k - (last > D).sum(1, keepdim=True)
+        keep = (last > D) | (tied & (tied.cumsum(1) <= room))  # exactly k in every row
+        column = keep.nonzero()[:, 1].reshape(len(D), k)
+    else:
+        column = torch.arange(D.shape[1], device=D.device).expand(len(D), -1)
+    value = torch.cat([best, D.gather(1, column)], 1)
+    column = torch.cat([index, column + left], 1)
+    value, order = value.sort(dim=1, stable=True)
+    return value[:, :k], column.gather(1, order)[:, :k]

@@ -30,6 +30,13 @@ class _Distance(Scaled):
     def _profile(self, D: Tensor) -> Tensor:
         """The kernel from squared distances, differentiable."""
 
+    def _slope(self, D: Tensor, K: Tensor) -> Tensor:
+        """The derivative of the kernel by the squared distance, given both; a new matrix."""
+        with torch.enable_grad():
+            leaf = D.detach().requires_grad_()
+            (slope,) = torch.autograd.grad(self._profile(leaf).sum(), leaf)
+        return slope
+
     def _fast_profile(self, minus: Tensor) -> Tensor:
         """The kernel from minus the squared distances, which it may overwrite."""
         return self._profile(minus.neg_().clamp_(min=0))
@@ -77,6 +84,9 @@ class RBF(_Distance):
     def _fast_profile(self, minus: Tensor) -> Tensor:
         return minus.exp_()
 
+    def _slope(self, D: Tensor, K: Tensor) -> Tensor:
+        return K.neg()
+
 
 class Matern(_Distance):
     r"""The Matérn kernel: functions with as many derivatives as nu allows.
@@ -105,8 +115,17 @@ class Matern(_Distance):
     def _fast_profile(self, minus: Tensor) -> Tensor:
         u = minus.mul_(-2 * self.nu).clamp_(min=0)
         s = u.sqrt()
+        if self.nu == 0.5:
+            return s.neg_().exp_()
         polynomial = u.div_(3).add_(s) if self.nu == 2.5 else u.copy_(s)
         return polynomial.add_(1).mul_(s.neg_().exp_())
+
+    def _slope(self, D: Tensor, K: Tensor) -> Tensor:
+        s = (D * (2 * self.nu)).sqrt_()
+        if self.nu == 0.5:  # the kink at zero distance counts as flat
+            return torch.where(s > 0, K.div(s).mul_(-0.5), torch.zeros_like(K))
+        slope = s.neg().exp_().mul_(-self.nu / (2 * self.nu - 2 if self.nu == 2.5 else 1.0))
+        return slope if self.nu == 1.5 else slope.mul_(s.add_(1))
 
     def __repr__(self) -> str:
         """The kernel as one would write it."""

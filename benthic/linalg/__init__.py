@@ -40,6 +40,7 @@ _EXPORTS = {
     "morph": "benthic.linalg.morphing",
     "output_size": "benthic.linalg.geometry",
     "randomized_svd": "benthic.linalg.low_rank",
+    "scatter_matrix": "benthic.linalg.scatter",
     "sharpen": "benthic.linalg.images",
     "signed_distance": "benthic.linalg.morphing",
     "solve": "benthic.linalg.solving",

@@ -70,6 +70,7 @@ _EXPORTS = {
     "roc_curve": "benthic.metrics.ranking",
     "specificity": "benthic.metrics.rates",
     "top_k_accuracy": "benthic.metrics.probability",
+    "trustworthiness": "benthic.metrics.embedding",
     "tweedie_deviance": "benthic.metrics.regression",
 }
 

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from benthic.base.errors import InvalidInput
-from benthic.base.estimate import Estimate
+from benthic.base.estimate import Estimate, mean_of
 from benthic.metrics.confusion import accuracy
 from benthic.metrics.density import log_likelihood
+from benthic.metrics.embedding import trustworthiness
 from benthic.metrics.multiclass import macro_auc
 from benthic.metrics.probability import log_loss
 from benthic.metrics.regression import mae, r2, rmse
@@ -42,8 +43,10 @@ def judge(model: Any, X: Any, y: Any = None, sample_weight: Any = None) -> dict[
     """What a fitted model is worth on rows ``X`` (and their targets ``y``), as numbers by name.
 
     Classifiers: ``accuracy``, ``log_loss``, ``auc`` (macro average). Regressors: ``r2``, ``rmse``, ``mae``.
-    Models with a likelihood: ``log_likelihood[kind]``, mean nats a row. Each has its standard error over rows
-    beside it as ``..._stderr``. sample_weight: (n,) how much each row counts.
+    Models with a likelihood: ``log_likelihood[kind]``, mean nats a row. Clusters around centers: ``distortion``, the
+    mean squared distance to the nearest. Others that rebuild rows: ``reconstruction_error``, mean squared. Maps:
+    ``trustworthiness``, how few neighbors on the map are strangers in the data. Each has its standard error over
+    rows beside it as ``..._stderr``. sample_weight: (n,) how much each row counts.
     """
     answer: dict[str, float] = {}
     for measure in measures(model, X, y, sample_weight):
@@ -64,9 +67,25 @@ def measures(model: Any, X: Any, y: Any = None, sample_weight: Any = None) -> li
     if hasattr(model, "likelihood"):
         found = model.likelihood(X)
         return [_measure("log_likelihood", log_likelihood(found, sample_weight), "higher", found.kind, found.bound)]
+    if hasattr(model, "cluster_centers_"):
+        nearest = plain(model.transform(X)).astype(np.float64).min(1)
+        return [_measure("distortion", mean_of(nearest**2), "lower")]
+    if hasattr(model, "reconstruct"):
+        gaps = plain(model.reconstruct(X)).astype(np.float64) - plain(X).astype(np.float64)
+        return [_measure("reconstruction_error", mean_of(np.square(gaps).reshape(len(gaps), -1).mean(1)), "lower")]
+    if hasattr(model, "embedding_"):
+        Z = plain(model.transform(X))
+        near = min(5, (len(Z) - 1) // 2)
+        return [_measure("trustworthiness", trustworthiness(X, Z, near), "higher")] if near else []
     raise InvalidInput(
         f"judge: {type(model).__name__} neither predicts nor has a likelihood; there is nothing to judge"
     )
+
+
+def judgeable(model: Any) -> bool:
+    """Whether a fitted model does something whose worth is a number; one that only rewrites columns does not."""
+    verbs = ("likelihood", "cluster_centers_", "reconstruct", "embedding_")
+    return answers_of(model) is not None or any(hasattr(model, verb) for verb in verbs)
 
 
 def answers_of(model: Any) -> str | None:

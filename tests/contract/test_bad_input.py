@@ -9,7 +9,7 @@ import scipy.sparse
 import torch
 
 import benthic
-from tests.contract.conftest import X, fitted, make, targets
+from tests.contract.conftest import X, data_for, fitted, make, targets
 
 NAMES = list(benthic.catalogue())
 PICKY = [n for n in NAMES if "missing" not in benthic.catalogue()[n].data]
@@ -87,6 +87,7 @@ def test_a_one_shot_iterator(name):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
 def test_wrong_number_of_features_later(name, kind):
+    X = data_for(name)
     model = fitted(name)
     for verb in ("predict", "transform", "likelihood", "predict_proba"):
         if hasattr(model, verb):
@@ -121,14 +122,14 @@ def test_one_row(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_constant_columns_are_no_trouble(name):
-    rows = X.copy()
-    rows[:, 1] = 3.0
-    model = make(name).fit(rows, targets(name))
+    X = data_for(name).copy()
+    X[:, 1] = 3.0
+    model = make(name).fit(X, targets(name))
     for verb in ("predict_proba", "predict", "transform"):
         if hasattr(model, verb):
-            assert np.isfinite(getattr(model, verb)(rows)).all()
+            assert np.isfinite(getattr(model, verb)(X)).all()
     if hasattr(model, "likelihood"):
-        assert np.isfinite(model.likelihood(rows).value).all()
+        assert np.isfinite(model.likelihood(X).value).all()
 
 
 WEIGHTED = [n for n in NAMES if "sample_weight" in benthic.catalogue()[n].cls.fit.__code__.co_varnames]
@@ -152,6 +153,7 @@ def test_unusable_weights(name, weight, words):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_failed_fit_leaves_the_fitted_model_usable(name):
+    X = data_for(name)
     model = make(name).fit(X, targets(name))
     verb = "predict" if hasattr(model, "predict") else "transform"
     before = getattr(model, verb)(X)

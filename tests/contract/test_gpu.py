@@ -8,7 +8,7 @@ import torch
 
 import benthic
 from benthic.training.callbacks import Callback
-from tests.contract.conftest import CODE_VERBS, DATA_VERBS, X, make, targets, verbs
+from tests.contract.conftest import CODE_VERBS, DATA_VERBS, X, data_for, make, targets, verbs
 
 pytestmark = [
     pytest.mark.gpu,
@@ -18,7 +18,7 @@ NAMES = list(benthic.catalogue())
 
 
 def on_gpu(name, **params):
-    y = targets(name)
+    X, y = data_for(name), targets(name)
     return make(name, **params).fit(
         torch.tensor(X, device="cuda"), None if y is None else torch.tensor(y, device="cuda")
     )
@@ -26,7 +26,7 @@ def on_gpu(name, **params):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_tensors_stay_on_their_device(name):
-    model = on_gpu(name)
+    X, model = data_for(name), on_gpu(name)
     rows = torch.tensor(X, device="cuda", dtype=torch.float32)
     for verb in verbs(model, CODE_VERBS + DATA_VERBS):
         out = getattr(model, verb)(rows)
@@ -45,7 +45,7 @@ def test_summed_passes_give_the_answers_of_the_cpu(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_saved_on_the_gpu_loaded_anywhere(name, tmp_path):
-    model = on_gpu(name)
+    X, model = data_for(name), on_gpu(name)
     loaded = benthic.load(model.save(tmp_path / "m.safetensors"))
     for verb in verbs(model, CODE_VERBS):
         np.testing.assert_allclose(getattr(loaded, verb)(X), getattr(model, verb)(X), rtol=1e-9, atol=1e-12)

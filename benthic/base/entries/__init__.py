@@ -5,9 +5,11 @@ from __future__ import annotations
 from benthic.base.entries import (
     autoencoders,
     bayes,
+    cluster,
     flows,
     gp,
     linear,
+    manifold,
     memory,
     mixture,
     neighbors,
@@ -17,6 +19,20 @@ from benthic.base.entries import (
 )
 from benthic.base.entries.entry import Entry
 
-_FAMILIES = (linear, bayes, svm, neighbors, gp, trees, memory, mixture, networks, autoencoders, flows)
+_FAMILIES = (
+    linear,
+    bayes,
+    svm,
+    neighbors,
+    gp,
+    trees,
+    memory,
+    cluster,
+    mixture,
+    manifold,
+    networks,
+    autoencoders,
+    flows,
+)
 
 ENTRIES: tuple[Entry, ...] = tuple(entry for family in _FAMILIES for entry in family.ENTRIES)

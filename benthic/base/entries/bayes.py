@@ -4,4 +4,42 @@ from __future__ import annotations
 
 from benthic.base.entries.entry import Entry
 
-ENTRIES: tuple[Entry, ...] = ()
+ENTRIES: tuple[Entry, ...] = (
+    Entry(
+        "GaussianNB",
+        "benthic.bayes.gaussian",
+        family="bayes",
+        tasks=("classify", "generate"),
+        data=("table", "missing"),
+        rows=("F-04",),
+        summary="Naive Bayes with normal features; a density and a generator too.",
+    ),
+    Entry(
+        "BernoulliNB",
+        "benthic.bayes.bernoulli",
+        family="bayes",
+        tasks=("classify",),
+        data=("table", "missing"),
+        rows=("F-04",),
+        summary="Naive Bayes with binary features.",
+    ),
+    Entry(
+        "CategoricalNB",
+        "benthic.bayes.categorical",
+        family="bayes",
+        tasks=("classify", "generate"),
+        data=("table", "missing"),
+        rows=("F-04",),
+        summary="Naive Bayes with categories.",
+        quick_params={"bins": 8},
+    ),
+    Entry(
+        "MultinomialNB",
+        "benthic.bayes.multinomial",
+        family="bayes",
+        tasks=("classify",),
+        data=("table", "counts", "missing"),
+        rows=("F-04",),
+        summary="Naive Bayes with counts.",
+    ),
+)

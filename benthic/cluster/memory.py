@@ -1,0 +1,261 @@
+"""What k-means remembers of a block of rows between passes: labels, bounds, and the sums of each cluster."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benthic.cluster import fused
+
+_SCORES = {"cpu": 1 << 20, "cuda": 1 << 27}  # scores held at once
+_SMALL = 1 << 16  # scores below which threads do not pay
+_CROWD = 0.6  # share of rows that fail their bounds above which looking at all of them is as quick
+_REST = 4  # passes without bounds after such a crowd
+
+
+class Sums(NamedTuple):
+    """Of each cluster the weighted sum of its rows and its weight, (k, d + 1) float64, and how many rows changed."""
+
+    sums: Tensor
+    changed: int
+
+
+class Memory(Protocol):
+    """Takes the centers of a pass, and gives the sums of the clusters they make of its rows."""
+
+    labels: Any
+
+    def step(self, centers: Tensor) -> Sums:
+        """Assign the rows to centers (k, d)."""
+
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint: what makes the next passes bit for bit those of a run that was never stopped."""
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """The inverse of ``state``."""
+
+
+def memory_of(X: Tensor, weight: Tensor | None, bounded: bool) -> Memory:
+    """A memory for rows X (n, d). bounded: whether to skip rows by bounds, where that is implemented (processors)."""
+    return OnProcessor(X, weight, bounded) if X.device.type == "cpu" else OnDevice(X, weight)
+
+
+@cache
+def _pool(process: int, threads: int) -> ThreadPoolExecutor:
+    """Threads for this process; a forked child makes its own."""
+    return ThreadPoolExecutor(threads)
+
+
+def _in_parts(work: Callable[[int, int, int], Any], begin: int, end: int, threads: int) -> list[Any]:
+    """``work(part, begin, end)`` over equal parts of a range, in threads if there are several."""
+    if threads == 1:
+        return [work(0, begin, end)]
+    size = -(-(end - begin) // threads)
+    edges = [(p, begin + p * size, min(begin + (p + 1) * size, end)) for p in range(threads)]
+    return list(_pool(os.getpid(), threads).map(lambda edge: work(*edge), edges))
+
+
+class OnProcessor:
+    """Rows in main memory: products of blocks by the linear-algebra library, the rest in compiled loops."""
+
+    def __init__(self, X: Tensor, weight: Tensor | None, bounded: bool) -> None:
+        self._tensor, self.bounded = X.contiguous(), bounded
+        self._X = self._tensor.numpy()
+        self._weight = np.empty(0) if weight is None else weight.double().numpy()
+        self._squares = torch.linalg.vecdot(self._tensor, self._tensor).numpy()
+        n = len(X)
+        self.labels = np.full(n, -1, dtype=np.int32)
+        self._upper, self._lower = np.zeros((2, n), dtype=self._X.dtype)
+        self._all = np.arange(n)
+        self._active = np.empty(n, dtype=np.int64)
+        self._slack = 8 * float(np.finfo(self._X.dtype).eps)
+        self._centers: Tensor | None = None
+        self._sums = np.zeros((0, 0))
+        self._resting = 0
+
+    def step(self, centers: Tensor) -> Sums:
+        """See ``Memory``."""
+        centers = centers.to(self._tensor.dtype).contiguous()
+        k, d = centers.shape
+        if self._centers is None or self._centers.shape != centers.shape:
+            self._sums = np.zeros((k, d + 1))
+            self.labels[:] = -1
+            rows = self._all
+        else:
+            rows = self._suspects(centers)
+        changed = self._assign(centers, rows)
+        self._centers = centers.clone()
+        return Sums(torch.from_numpy(self._sums.copy()), changed)
+
+    def state(self) -> dict[str, Any]:
+        """See ``Memory``."""
+        return {
+            "labels": torch.from_numpy(self.labels.copy()),
+            "upper": torch.from_numpy(self._upper.copy()),
+            "lower": torch.from_numpy(self._lower.copy()),
+            "sums": torch.from_numpy(self._sums.copy()),
+            "centers": self._centers,
+            "resting": self._resting,
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """See ``Memory``."""
+        self.labels, self._sums = state["labels"].numpy().copy(), state["sums"].numpy().copy()
+        self._upper, self._lower = state["upper"].numpy().copy(), state["lower"].numpy().copy()
+        self._centers, self._resting = state["centers"], state["resting"]
+
+    def _suspects(self, centers: Tensor) -> np.ndarray:
+        """Rows to look at: those that fail their bounds, or all after a pass where most did."""
+        if not self.bounded or self._resting:
+            self._resting = max(self._resting - 1, 0)
+            return self._all
+        rows = self._screened(centers)
+        if len(rows) > _CROWD * len(self._X):
+            self._resting = _REST
+        return rows
+
+    def _screened(self, centers: Tensor) -> np.ndarray:
+        """Numbers of the rows whose bounds do not say that they stay."""
+        from benthic.cluster.bounds import screen
+
+        moved, apart = _moves(centers, self._centers, self._slack)
+        C, n = centers.numpy(), len(self._X)
+        threads = _threads(n * centers.shape[1])
+
+        def work(part: int, begin: int, end: int) -> np.ndarray:
+            count = screen(
+                *(self._X, C, self.labels, self._upper, self._lower, moved, apart),
+                *(begin, end, self._slack, self._active),
+            )
+            return self._active[begin : begin + count]
+
+        return np.concatenate(_in_parts(work, 0, n, threads))
+
+    def _assign(self, centers: Tensor, rows: np.ndarray) -> int:
+        from benthic.cluster.bounds import choose, resum
+
+        half = 0.5 * centers.square().sum(1, keepdim=True)
+        reach = 2 * float(half.max())
+        k, d = centers.shape
+        size, changed, whole = max(256, _SCORES["cpu"] // k), 0, len(rows) == len(self._X)
+        threads = _threads(min(size, len(rows)) * k)
+        added = np.zeros((threads, k, d + 1))
+        for start in range(0, len(rows), size):
+            some = rows[start : start + size]
+            block = (
+                self._tensor[start : start + size] if whole else self._tensor.index_select(0, torch.from_numpy(some))
+            )
+            scores = torch.addmm(half, centers, block.T, alpha=-1).numpy()
+            before = self.labels[some]
+
+            def work(part: int, begin: int, end: int, scores: Any = scores, some: Any = some, was: Any = before) -> int:
+                found = choose(
+                    *(scores, begin, end, some, self._squares, reach, self._slack),
+                    *(self.labels, self._upper, self._lower),
+                )
+                resum(self._X, self._weight, was, self.labels, some, begin, end, added[part])
+                return int(found)
+
+            changed += sum(_in_parts(work, 0, len(some), threads))
+        self._sums += added.sum(0)
+        return changed
+
+
+def _threads(numbers: int) -> int:
+    return 1 if numbers < _SMALL else torch.get_num_threads()
+
+
+def _moves(centers: Tensor, before: Tensor | None, slack: float) -> tuple[np.ndarray, np.ndarray]:
+    """How far centers moved, with the two largest moves and whose the largest is; half the way to the next center."""
+    wide = centers.double()
+    moved = torch.linalg.vector_norm(wide - (centers if before is None else before).double(), dim=1) * (1 + slack)
+    top = torch.topk(moved, min(2, len(moved)))
+    second = top.values[1] if len(moved) > 1 else moved.new_zeros(())
+    extra = torch.stack([top.values[0], second, top.indices[0].double()])
+    gaps = torch.cdist(wide, wide, compute_mode="donot_use_mm_for_euclid_dist")
+    gaps.fill_diagonal_(math.inf)
+    apart = 0.5 * gaps.amin(1) * (1 - slack)
+    dtype = centers.numpy().dtype
+    return torch.cat([moved, extra]).numpy().astype(dtype), apart.numpy().astype(dtype)
+
+
+class OnDevice:
+    """Rows on an accelerator: every row is assigned in every pass, and sums change by the rows whose label did."""
+
+    def __init__(self, X: Tensor, weight: Tensor | None) -> None:
+        self._X, self._weight = X.contiguous(), None if weight is None else weight.to(X.dtype)
+        self._largest = float(X.abs().max()) if len(X) else 0.0
+        self.labels: Tensor | None = None
+        self._sums: Tensor | None = None
+
+    def step(self, centers: Tensor) -> Sums:
+        """See ``Memory``."""
+        labels = _labels(self._X, centers, self._largest)
+        before, k = self.labels, len(centers)
+        self.labels = labels
+        if before is None or self._sums is None or len(self._sums) != k:
+            self._sums = sums_by_label(self._X, labels, k, self._weight)
+            return Sums(self._sums.clone(), len(labels))
+        rows = (labels != before).nonzero()[:, 0]
+        if 4 * len(rows) > len(labels):
+            self._sums = sums_by_label(self._X, labels, k, self._weight)
+        elif len(rows):
+            self._sums = (
+                self._sums
+                + sums_by_label(self._X, labels[rows], k, self._weight, rows)
+                - sums_by_label(self._X, before[rows], k, self._weight, rows)
+            )
+        return Sums(self._sums.clone(), len(rows))
+
+    def state(self) -> dict[str, Any]:
+        """See ``Memory``."""
+        return {"labels": self.labels, "sums": self._sums}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """See ``Memory``."""
+        self.labels, self._sums = state["labels"].to(self._X.device), state["sums"].to(self._X.device)
+
+
+def nearest(X: Tensor, centers: Tensor) -> tuple[Tensor, Tensor]:
+    """The number of the nearest center of each row and the squared distance to it, (n,) each.
+
+    >>> nearest(torch.tensor([[0.0], [5.0]]), torch.tensor([[1.0], [4.0]]))
+    (tensor([0, 1], dtype=torch.int32), tensor([1., 1.]))
+    """
+    labels, centers = _labels(X, centers), centers.to(X)
+    rows = max(256, _SCORES.get(X.device.type, _SCORES["cpu"]) // X.shape[1])
+    pairs = zip(X.split(rows), labels.split(rows), strict=True)
+    costs = [(block - centers[chosen]).square_().sum(1) for block, chosen in pairs]
+    return labels, torch.cat(costs) if costs else X.new_zeros(0)
+
+
+def _labels(X: Tensor, centers: Tensor, largest: float | None = None) -> Tensor:
+    """The number of the nearest center of each row. largest: the size of the largest number of X, if known."""
+    if fused.available(X):
+        return fused.nearest(X, centers, float(X.abs().max()) if largest is None else largest)
+    centers = centers.to(X)
+    half = 0.5 * centers.square().sum(1)
+    rows = max(256, _SCORES.get(X.device.type, _SCORES["cpu"]) // len(centers))
+    parts = [torch.addmm(half, block, centers.T, alpha=-1).argmin(1).int() for block in X.split(rows)]
+    return torch.cat(parts) if parts else X.new_zeros(0, dtype=torch.int32)
+
+
+def sums_by_label(X: Tensor, labels: Tensor, k: int, weight: Tensor | None, rows: Tensor | None = None) -> Tensor:
+    """Sums of rows and of their weights for each label, (k, d + 1) in float64; ``rows`` names them if not all."""
+    if fused.available(X) and k <= fused.LARGEST_KEY:
+        return fused.sums_by_label(X, labels, k, weight, rows)
+    sums = torch.zeros(k, X.shape[1] + 1, dtype=torch.float64, device=X.device)
+    taken = X if rows is None else X[rows]
+    w = None if weight is None else (weight if rows is None else weight[rows]).double()
+    wide = taken.double() if w is None else taken.double() * w[:, None]
+    sums[:, :-1].index_add_(0, labels.long(), wide)
+    sums[:, -1].index_add_(0, labels.long(), wide.new_ones(len(wide)) if w is None else w)
+    return sums

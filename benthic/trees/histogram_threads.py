@@ -1,0 +1,92 @@
+"""A few threads that share compiled work which lets go of the interpreter's lock."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Self
+
+from benthic.base.errors import InvalidInput
+
+_BLOCK = 1 << 14  # rows of a block
+_SMALL = 20_000  # rows below which threads cost more than they bring
+
+
+class Crew:
+    """The calling thread and ``size - 1`` others; a context manager.
+
+    >>> with Crew(2) as crew:
+    ...     seen = []
+    ...     crew.each(seen.append, range(3))
+    >>> sorted(seen)
+    [0, 1, 2]
+    """
+
+    def __init__(self, size: int = 1) -> None:
+        self.size = size
+        self.pool = ThreadPoolExecutor(size - 1, thread_name_prefix="trees") if size > 1 else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.pool is not None:
+            self.pool.shutdown()
+
+    def each(self, work: Callable[[Any], Any], items: Iterable[Any]) -> None:
+        """Do the work for every item, in any order."""
+        listed = list(items)
+        if self.pool is None or len(listed) < 2:
+            for item in listed:
+                work(item)
+            return
+        waiting = iter(listed)
+
+        def draw(_: int) -> None:
+            for item in waiting:  # a list's iterator hands each item to one thread
+                work(item)
+
+        self.together(draw)
+
+    def together(self, work: Callable[[int], Any]) -> None:
+        """Let every thread do its part: ``work(0)`` here, ``work(1)`` and so on in the others."""
+        others = [] if self.pool is None else [self.pool.submit(work, k) for k in range(1, self.size)]
+        try:
+            work(0)
+        finally:
+            for other in others:
+                other.result()
+
+    def blocks(self, n: int, work: Callable[[int, int], Any]) -> list[Any]:
+        """The work's answers for blocks of rows that do not depend on the number of threads, in their order."""
+        starts = range(0, n, _BLOCK)
+        found: list[Any] = [None] * len(starts)
+
+        def one(k: int) -> None:
+            found[k] = work(k * _BLOCK, min((k + 1) * _BLOCK, n))
+
+        self.each(one, range(len(starts)))
+        return found
+
+    def split(self, n: int, work: Callable[[int, int], Any]) -> None:
+        """Do the work on rows ``start:stop``, in as many pieces as there are threads."""
+        if self.pool is None or n < _SMALL:
+            work(0, n)
+            return
+        ends = [n * k // self.size for k in range(self.size + 1)]
+        self.together(lambda k: work(ends[k], ends[k + 1]))
+
+
+def threads(n_jobs: int | None, default: int = 1) -> int:
+    """How many threads ``n_jobs`` asks for: None is ``default``, -1 one a core, -2 one fewer.
+
+    >>> threads(3), threads(None)
+    (3, 1)
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if n_jobs is None:
+        return min(default, cores)
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or n_jobs == 0:
+        raise InvalidInput(f"n_jobs is {n_jobs!r}; it must be a whole number but 0, -1 for all cores, or None")
+    return max(n_jobs if n_jobs > 0 else cores + 1 + n_jobs, 1)
