@@ -33,6 +33,8 @@ TASKS = (
     "decision_tree",
     "random_forest",
     "gradient_boosting",
+    "classical",
+    "numba_cache",
     "kmeans",
 )
 

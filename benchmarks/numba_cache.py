@@ -15,6 +15,11 @@ FITS = {
     "RandomForestRegressor": "benthic.RandomForestRegressor(10, n_jobs=2).fit(X, y)",
     "GradientBoostingClassifier": "benthic.GradientBoostingClassifier(max_iter=10, n_jobs=2).fit(X, y > 0)",
     "GradientBoostingRegressor": "benthic.GradientBoostingRegressor(max_iter=10, n_jobs=2).fit(X, y)",
+    "DecisionTreeClassifier": "benthic.DecisionTreeClassifier().fit(X, y > 0)",
+    "SVC": "benthic.SVC().fit(X, y > 0)",
+    "Lasso": "benthic.Lasso(alpha=0.1).fit(X, y)",
+    "KNeighborsClassifier": "benthic.KNeighborsClassifier().fit(X, y > 0).predict(X[:100])",
+    "KMeans": "benthic.KMeans(5, random_state=0).fit(X)",
 }
 _SCRIPT = """
 import json, time

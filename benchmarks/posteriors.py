@@ -78,21 +78,53 @@ def linear_with_normal_priors(d: Params) -> Any:
     return log_density, example, POSITIVE
 
 
+def slope(t: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Lotka and Volterra's equations in logarithms, with the derivatives of the path by rates and start beside it.
+
+    state: logarithms (chains, 2), their derivatives (chains, 2, 6), and the rates, which ride along unchanged.
+    """
+    logs, by, rise, pull = state
+    other = logs.flip(-1).clamp(max=20).exp()
+    bent = (pull * other)[..., None] * by.flip(-2)
+    own = torch.diag_embed(torch.ones_like(rise))
+    moved = torch.cat([own, torch.diag_embed(other), torch.zeros_like(own)], -1)
+    return rise + pull * other, bent + moved, torch.zeros_like(rise), torch.zeros_like(pull)
+
+
+class Path(torch.autograd.Function):
+    """The path at given times, (times, chains, 2), with its derivative from one solve forward."""
+
+    @staticmethod
+    def forward(start: Tensor, rise: Tensor, pull: Tensor, times: list[float]) -> tuple[Tensor, Tensor]:
+        """Solve for path and derivatives together."""
+        from benthic.dynamics import solve
+
+        zero = torch.zeros(*start.shape, 4, dtype=start.dtype)
+        by = torch.cat([zero, torch.diag_embed(torch.ones_like(start))], -1)
+        found = solve(slope, (start, by, rise, pull), times, method="rk4", step=0.25, compile=True).y
+        return found[0], found[1]
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        """Keep the derivatives."""
+        ctx.save_for_backward(output[1])
+        ctx.mark_non_differentiable(output[1])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, unused: Tensor) -> Any:
+        """The chain rule."""
+        found = (grad[..., None] * ctx.saved_tensors[0]).sum((0, 2))  # (chains, 6)
+        return found[:, 4:], found[:, :2], found[:, 2:4], None
+
+
 def lotka_volterra(d: Params) -> Any:
     """Hares and lynxes: an equation in the logarithms of both, solved for every chain at each evaluation."""
-    from benthic.dynamics import solve
-
     times = [0.0, *d["ts"].tolist()]
-
-    def slope(t: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        logs, rise, pull = state
-        return rise + pull * logs.flip(-1).clamp(max=20).exp(), torch.zeros_like(rise), torch.zeros_like(pull)
 
     def log_density(p: Params) -> Tensor:
         alpha, beta, gamma, delta = p["theta"].clamp(max=1e3).unbind(-1)  # chains that run off stay finite
         rise, pull = torch.stack([alpha, -gamma], -1), torch.stack([-beta, delta], -1)
-        start = (p["z_init"].log().clamp(-20, 20), rise, pull)  # rates ride along, so that one field serves all
-        logs = solve(slope, start, times, method="rk4", step=0.25, compile=True).y[0]
+        logs = Path.apply(p["z_init"].log().clamp(-20, 20), rise, pull, times)[0]
         prior = Normal(1.0, 0.5).log_prob(p["theta"][:, ::2]).sum(-1) + Normal(0.05, 0.05).log_prob(
             p["theta"][:, 1::2]
         ).sum(-1)
@@ -167,7 +199,7 @@ def compare(name: str, model: dict[str, Any], reference: np.ndarray, quick: bool
     log_density, example, sets = MODELS[name](data)
     target = Target(log_density, example, constraints=sets, batched=True)
     slow = name.endswith("lotka_volterra")
-    chains, draws, warmup = (16, 40, 100) if quick else (16, 250, 300) if slow else (16, 1000, 1000)
+    chains, draws, warmup = (16, 40, 100) if quick else (64, 120, 120) if slow else (16, 1000, 1000)
     start = likeliest(target, chains) if slow else None  # elsewhere populations explode, or stay flat in a minor mode
     found = run("nuts", target, chains=chains, draws=draws, warmup=warmup, start=start, seed=1)
     ours, theirs = table(found.values, model["params"]), torch.as_tensor(reference)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from benthic.base.threads import standing_crew
 from benthic.cluster import fused
 
 _SCORES = {"cpu": 1 << 20, "cuda": 1 << 27}  # scores held at once
@@ -46,21 +44,6 @@ class Memory(Protocol):
 def memory_of(X: Tensor, weight: Tensor | None, bounded: bool) -> Memory:
     """A memory for rows X (n, d). bounded: whether to skip rows by bounds, where that is implemented (processors)."""
     return OnProcessor(X, weight, bounded) if X.device.type == "cpu" else OnDevice(X, weight)
-
-
-@cache
-def _pool(process: int, threads: int) -> ThreadPoolExecutor:
-    """Threads for this process; a forked child makes its own."""
-    return ThreadPoolExecutor(threads)
-
-
-def _in_parts(work: Callable[[int, int, int], Any], begin: int, end: int, threads: int) -> list[Any]:
-    """``work(part, begin, end)`` over equal parts of a range, in threads if there are several."""
-    if threads == 1:
-        return [work(0, begin, end)]
-    size = -(-(end - begin) // threads)
-    edges = [(p, begin + p * size, min(begin + (p + 1) * size, end)) for p in range(threads)]
-    return list(_pool(os.getpid(), threads).map(lambda edge: work(*edge), edges))
 
 
 class OnProcessor:
@@ -137,7 +120,7 @@ class OnProcessor:
             )
             return self._active[begin : begin + count]
 
-        return np.concatenate(_in_parts(work, 0, n, threads))
+        return np.concatenate(standing_crew(threads).parts(n, work))
 
     def _assign(self, centers: Tensor, rows: np.ndarray) -> int:
         from benthic.cluster.bounds import choose, resum
@@ -164,7 +147,7 @@ class OnProcessor:
                 resum(self._X, self._weight, was, self.labels, some, begin, end, added[part])
                 return int(found)
 
-            changed += sum(_in_parts(work, 0, len(some), threads))
+            changed += sum(standing_crew(threads).parts(len(some), work))
         self._sums += added.sum(0)
         return changed
 

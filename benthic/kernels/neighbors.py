@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +12,7 @@ import torch
 from torch import Tensor
 
 from benthic.base.errors import InvalidInput
+from benthic.base.threads import Crew, threads
 from benthic.kernels.distances import coordinates, covariance_of, pairwise
 from benthic.kernels.grouping import GROUP, by_products, frame, minima_of
 from benthic.kernels.points import as_pair, tile
@@ -186,28 +185,16 @@ def _measured(X: Tensor, Y: Tensor, metric: Any, options: dict[str, Any]) -> Ten
 # ------------------------------------------------------------------------------------------------ on a processor
 
 
-def _threads(n_jobs: int | None) -> int:
-    if n_jobs is None:
-        return torch.get_num_threads()
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return n_jobs if n_jobs > 0 else max(1, cores + 1 + n_jobs)
-
-
 def _shared(work: Callable[[int, int], Any], n: int, n_jobs: int | None, least: int = 64, most: int = 4096) -> None:
     """Do work(start, stop) for parts of n rows, each in one thread from beginning to end.
 
     least, most: rows of a part; four parts for each thread where that is possible.
     """
-    threads = _threads(n_jobs)
-    share = min(max(least, -(-n // (4 * threads))), most)
+    count = threads(n_jobs, torch.get_num_threads())
+    share = min(max(least, -(-n // (4 * count))), most)
     parts = [(start, min(start + share, n)) for start in range(0, n, share)]
-    if min(threads, len(parts)) < 2:
-        for start, stop in parts:
-            work(start, stop)
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        for done in [pool.submit(work, start, stop) for start, stop in parts]:
-            done.result()
+    with Crew(min(count, len(parts))) as crew:
+        crew.each(lambda part: work(*part), parts)
 
 
 @contextmanager
@@ -264,7 +251,7 @@ def _by_groups(
     X, Y, skip, best, where = _arrays(A, B, k, own)
     height = max(1, min(len(X), _HEIGHT, (elements or 1 << 22) // groups))
     width = max(1, min(len(Y), (elements or 1 << 19) // height) // GROUP) * GROUP
-    n_jobs = _threads(n_jobs)
+    n_jobs = threads(n_jobs, torch.get_num_threads())
 
     def part(start: int, stop: int) -> None:
         rows = slice(start, stop)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
 
+from benthic.base.threads import standing_crew
 from benthic.manifold import tsne_loops
 
 _NODES = 4  # interpolation nodes of a box
@@ -19,19 +17,10 @@ _SMALL = 256  # points below which threads do not pay
 _EXACT = 12_000  # points up to which all pairs are as quick as the grid
 
 
-@cache
-def _pool(process: int, threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads)
-
-
 def in_parts(work: Callable[[int, int], Any], n: int) -> list[Any]:
     """``work(begin, end)`` over equal parts of n points, one a thread."""
     threads = 1 if n < _SMALL else torch.get_num_threads()
-    size = -(-n // threads)
-    edges = [(start, min(start + size, n)) for start in range(0, n, size)]
-    if len(edges) == 1:
-        return [work(*edges[0])]
-    return list(_pool(os.getpid(), threads).map(lambda edge: work(*edge), edges))
+    return standing_crew(threads).parts(n, lambda part, begin, end: work(begin, end))
 
 
 Repulsion = Callable[[np.ndarray, np.ndarray], float]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,6 +19,7 @@ from benthic.base.errors import InvalidInput
 from benthic.base.estimator import Estimator
 from benthic.base.schema import is_frame
 from benthic.base.seeds import derive, np_generator, seed_of
+from benthic.base.threads import Crew, threads
 from benthic.trees import settings
 from benthic.trees.attributes import forget_unknown
 
@@ -119,14 +118,14 @@ class _Bagging(Estimator):
 
     def _map(self, function: Any, items: Any) -> list[Any]:
         """Apply a function to all items, on as many threads as ``n_jobs`` says."""
-        jobs: Any = self.get_params(deep=False)["n_jobs"]
-        if jobs is not None and (not settings.is_whole(jobs) or jobs == 0):
-            raise InvalidInput(f"n_jobs is {jobs!r}; it must be None, a positive whole number, or -1 for all")
-        threads = 1 if jobs is None else int(jobs) if jobs > 0 else max(1, (os.cpu_count() or 1) + 1 + int(jobs))
-        if threads == 1 or len(items) == 1:
-            return [function(item) for item in items]
-        with ThreadPoolExecutor(min(threads, len(items))) as pool:
-            return list(pool.map(function, items))
+        found: list[Any] = [None] * len(items)
+
+        def one(place: int) -> None:
+            found[place] = function(items[place])
+
+        with Crew(min(threads(self.get_params(deep=False)["n_jobs"]), len(items))) as crew:
+            crew.each(one, range(len(items)))
+        return found
 
     # -- parts of the data ---------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from numba import njit
 
 from benthic.base.errors import InvalidInput
 from benthic.base.seeds import np_generator
-from benthic.trees.histogram_threads import Crew
+from benthic.base.threads import Crew
 
 MISSING = 255  # the bin of values that are not there
 MOST = 255  # bins of a column besides it

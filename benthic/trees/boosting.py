@@ -11,6 +11,7 @@ from torch import Tensor
 
 from benthic.base.capabilities import Classifies, Predicts
 from benthic.base.errors import InvalidInput, nearest
+from benthic.base.threads import Crew
 from benthic.base.validation import speaking
 from benthic.trees.boosting_base import _GradientBoosting
 from benthic.trees.boosting_objective import NamedObjective, Objective, SoftmaxObjective, TorchObjective
@@ -20,7 +21,6 @@ from benthic.trees.histogram_intake import (
     class_factors,
     enter,
 )
-from benthic.trees.histogram_threads import Crew
 from benthic.trees.losses import LOGISTIC, Loss, named_loss
 
 

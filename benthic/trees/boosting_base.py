@@ -12,6 +12,7 @@ from torch import Tensor
 from benthic.base.errors import InvalidInput
 from benthic.base.estimator import Estimator
 from benthic.base.seeds import np_generator, seed_of
+from benthic.base.threads import Crew, threads
 from benthic.trees.binning import MOST, bin_codes, find_bins
 from benthic.trees.boosting_objective import Objective
 from benthic.trees.boosting_rounds import Held, RoundRules, Rounds
@@ -28,7 +29,6 @@ from benthic.trees.histogram_intake import (
 )
 from benthic.trees.histogram_predict import add_up, add_up_on_device
 from benthic.trees.histogram_progress import TreeBar
-from benthic.trees.histogram_threads import Crew, threads
 
 _MANY_ROWS = 10_000  # above which early_stopping="auto" stops early
 _DEFAULT_LEAVES = 31

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from benthic.base.threads import Crew
 from benthic.trees.histogram_grower import GrownTree
-from benthic.trees.histogram_threads import Crew
 from benthic.trees.losses import (
     ABSOLUTE,
     QUANTILE,

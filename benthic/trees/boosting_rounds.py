@@ -9,12 +9,12 @@ import numpy as np
 
 from benthic.base.errors import InvalidInput
 from benthic.base.seeds import derive, np_generator
+from benthic.base.threads import Crew
 from benthic.trees.binning import Bins
 from benthic.trees.boosting_objective import Objective, Response
 from benthic.trees.histogram_grower import GrownTree, GrowthRules, HistogramGrower
 from benthic.trees.histogram_predict import add_up, join, take, tree_arrays
 from benthic.trees.histogram_progress import TreeBar
-from benthic.trees.histogram_threads import Crew
 from benthic.trees.losses import move
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from benthic.base.capabilities import Classifies, Predicts
 from benthic.base.errors import InvalidInput
+from benthic.base.threads import Crew, threads
 from benthic.base.validation import speaking
 from benthic.trees import forest_growth as fg
 from benthic.trees.forest_base import _RandomForest
@@ -19,7 +20,6 @@ from benthic.trees.histogram_intake import (
     class_factors,
     enter,
 )
-from benthic.trees.histogram_threads import Crew, threads
 
 
 class RandomForestClassifier(Classifies, _RandomForest):

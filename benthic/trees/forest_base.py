@@ -11,6 +11,7 @@ from torch import Tensor
 from benthic.base.errors import InvalidInput, nearest
 from benthic.base.estimator import Estimator
 from benthic.base.seeds import np_generator, seed_of
+from benthic.base.threads import Crew, threads
 from benthic.trees import forest_growth as fg
 from benthic.trees.binning import MOST, bin_codes, find_bins
 from benthic.trees.forest_jackknife import jackknife_std
@@ -25,7 +26,6 @@ from benthic.trees.histogram_intake import (
 )
 from benthic.trees.histogram_predict import add_up, add_up_on_device, add_up_unseen, join, leaves
 from benthic.trees.histogram_progress import TreeBar
-from benthic.trees.histogram_threads import Crew, threads
 
 
 class _RandomForest(Estimator):

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benthic.base.threads import Crew
 from benthic.trees import forest_growth as fg
 from benthic.trees.binning import Bins
 from benthic.trees.histogram_predict import join, tree_arrays
 from benthic.trees.histogram_progress import TreeBar
-from benthic.trees.histogram_threads import Crew
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benthic.base.threads import Crew
 from benthic.trees import histogram as hg
 from benthic.trees.binning import Bins, pack
-from benthic.trees.histogram_threads import Crew
 
 _SMALL_NODE = 60_000  # rows times columns of a node below which one thread fills its histogram
 _SMALL_WORK = 200_000  # rows times columns of a tree below which one thread grows it

@@ -17,8 +17,8 @@ import torch
 from numba import njit
 from torch import Tensor
 
+from benthic.base.threads import Crew
 from benthic.trees.binning import MOST, Bins
-from benthic.trees.histogram_threads import Crew
 
 Trees = Mapping[str, np.ndarray]
 _BLOCK = 2048  # rows that pass a tree together

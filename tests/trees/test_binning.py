@@ -7,7 +7,7 @@ import pytest
 
 from benthic.base.errors import InvalidInput
 from benthic.trees.binning import MISSING, bin_codes, find_bins, named_codes, pack
-from benthic.trees.histogram_threads import Crew, threads
+from benthic.base.threads import Crew, threads
 
 pytestmark = pytest.mark.spec("G-02")
 

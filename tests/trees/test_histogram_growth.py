@@ -10,7 +10,7 @@ import pytest
 from benthic.trees.binning import bin_codes, find_bins
 from benthic.trees.boosting_objective import newton_values
 from benthic.trees.histogram_grower import GrowthRules, HistogramGrower
-from benthic.trees.histogram_threads import Crew
+from benthic.base.threads import Crew
 
 pytestmark = pytest.mark.spec("G-02")
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from numbers import Integral
 from typing import Any, Self
 
 from benthic.base.errors import InvalidInput
@@ -25,7 +27,7 @@ class Crew:
 
     def __init__(self, size: int = 1) -> None:
         self.size = size
-        self.pool = ThreadPoolExecutor(size - 1, thread_name_prefix="trees") if size > 1 else None
+        self.pool = ThreadPoolExecutor(size - 1, thread_name_prefix="benthic") if size > 1 else None
 
     def __enter__(self) -> Self:
         return self
@@ -77,6 +79,32 @@ class Crew:
         ends = [n * k // self.size for k in range(self.size + 1)]
         self.together(lambda k: work(ends[k], ends[k + 1]))
 
+    def parts(self, n: int, work: Callable[[int, int, int], Any]) -> list[Any]:
+        """The answers of ``work(part, start, stop)`` for as many equal parts of n rows as there are threads."""
+        size = -(-n // self.size)
+        edges = [(start, min(start + size, n)) for start in range(0, n, max(size, 1))]
+        found: list[Any] = [None] * len(edges)
+
+        def one(k: int) -> None:
+            if k < len(edges):
+                found[k] = work(k, *edges[k])
+
+        if len(edges) > 1:
+            self.together(one)
+        elif edges:
+            one(0)
+        return found
+
+
+@cache
+def _standing(process: int, size: int) -> Crew:
+    return Crew(size)
+
+
+def standing_crew(size: int) -> Crew:
+    """A crew that stays, for work too short to hire one each time; a forked child gets its own."""
+    return _standing(os.getpid(), size)
+
 
 def threads(n_jobs: int | None, default: int = 1) -> int:
     """How many threads ``n_jobs`` asks for: None is ``default``, -1 one a core, -2 one fewer.
@@ -87,6 +115,10 @@ def threads(n_jobs: int | None, default: int = 1) -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if n_jobs is None:
         return min(default, cores)
-    if isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or n_jobs == 0:
+    if n_jobs == 0 or not _is_whole(n_jobs):
         raise InvalidInput(f"n_jobs is {n_jobs!r}; it must be a whole number but 0, -1 for all cores, or None")
     return max(n_jobs if n_jobs > 0 else cores + 1 + n_jobs, 1)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
