@@ -41,6 +41,10 @@ RECORDS: dict[str, str] = {
     "Standardizer": "benthic.data.standardize",
     "Likelihood": "benthic.base.likelihood",
     "Origin": "benthic.base.arrays",
+}
+
+# Kernels may stand in a model file too; they are reached by their module, benthic.kernels.
+_KERNELS: dict[str, str] = {
     "Constant": "benthic.kernels.covariance",
     "Linear": "benthic.kernels.covariance",
     "LinearNetwork": "benthic.kernels.covariance",
@@ -55,6 +59,8 @@ RECORDS: dict[str, str] = {
     "RationalQuadratic": "benthic.kernels.stationary",
 }
 
+STORED: dict[str, str] = {**RECORDS, **_KERNELS}
+
 _CATALOGUE = Catalogue(ENTRIES)
 
 
@@ -68,7 +74,7 @@ def catalogue() -> Catalogue:
 
 
 def resolve(name: str) -> type:
-    """The class called ``name``, an estimator or a record."""
-    if name in RECORDS:
-        return cast(type, getattr(importlib.import_module(RECORDS[name]), name))
+    """The class called ``name``: an estimator, or a plain value of a model file."""
+    if name in STORED:
+        return cast(type, getattr(importlib.import_module(STORED[name]), name))
     return _CATALOGUE[name].cls

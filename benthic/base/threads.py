@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 from numbers import Integral
 from typing import Any, Self
@@ -94,6 +95,19 @@ class Crew:
         elif edges:
             one(0)
         return found
+
+
+@contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """Keep torch from starting threads of its own, which would wait for ours, and ours for them, at every product."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @cache

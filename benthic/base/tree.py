@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from benthic.base.arrays import available
-from benthic.base.catalogue import RECORDS, catalogue, resolve
+from benthic.base.catalogue import STORED, catalogue, resolve
 from benthic.base.errors import ModelFileError
 
 # scikit-learn classes whose state is plain arrays; nothing else of scikit-learn is ever imported by a file.
@@ -166,7 +166,7 @@ class Encoder:
         name = type(value).__name__
         if isinstance(value, type) and issubclass(value, np.generic):
             return {"$type": np.dtype(value).str}
-        if name in RECORDS and type(value) is resolve(name):
+        if name in STORED and type(value) is resolve(name):
             record: Any = value
             return {"$record": name, "tree": self.encode(record.to_tree(), path)}
         if name in catalogue() and type(value) is resolve(name):
@@ -256,7 +256,7 @@ class Decoder:
         raise ModelFileError(f"{path!r} was left out when the model was saved; load with modules={{{path!r}: ...}}")
 
     def _record(self, json: Json) -> Any:
-        if json["$record"] not in RECORDS:
+        if json["$record"] not in STORED:
             raise ModelFileError(f"the file names an unknown class {json['$record']!r}")
         cls: Any = resolve(json["$record"])
         return cls.from_tree(self.decode(json["tree"]))

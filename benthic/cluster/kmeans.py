@@ -120,7 +120,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Tr
         learner = Lloyd(
             start,
             starts=int(starts),
-            tol=self.tol * float(_variance(rows, center).mean()),
+            tol=self.tol and self.tol * float(_variance(rows, center).mean()),
             max_iter=self.max_iter,
             bounded=self.algorithm != "lloyd",
             remember=intake.data is not None,
@@ -241,7 +241,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Tr
 
     def _label(self, learner: Any, data: Batch) -> None:
         """Labels of the rows in memory and the distortion they come to with the final centers."""
-        labels, costs = nearest(data.X, learner.centers.to(data.X))
+        labels, costs = learner.assign(data)
         weight = None if data.weight is None else data.weight.double()
         self.labels_ = labels.cpu().numpy().astype(np.int32)
         self.inertia_ = float(costs.double().sum() if weight is None else costs.double() @ weight)
@@ -342,16 +342,16 @@ def _centered(center: Tensor, batch: Batch) -> Batch:
 def _mean(rows: Batch) -> Tensor:
     """The weighted mean row in float64."""
     if rows.weight is None:
-        return rows.X.mean(0, dtype=torch.float64)
+        return rows.X.mean(0).double()  # any point amid the rows will do
     weight = rows.weight.double()
     return (weight @ rows.X.double()) / weight.sum().clamp(min=math.ulp(0.0))
 
 
 def _variance(rows: Batch, center: Tensor) -> Tensor:
     """The weighted variance of each column in float64."""
-    gaps = (rows.X - center.to(rows.X)).square()
+    gaps = (rows.X - center.to(rows.X)).square_()
     if rows.weight is None:
-        return gaps.mean(0, dtype=torch.float64)
+        return gaps.mean(0).double()
     weight = rows.weight.double()
     return (weight @ gaps.double()) / weight.sum().clamp(min=math.ulp(0.0))
 

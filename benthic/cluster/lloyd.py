@@ -12,7 +12,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from benthic.cluster.memory import Memory, memory_of, nearest
+from benthic.cluster.memory import Memory, memory_of, nearest, squared_distances_to
 from benthic.data.batch import Batch
 from benthic.training.learner import Again, Info, Learner, Stats, total_weight
 
@@ -169,6 +169,14 @@ class Lloyd(Learner):
                 ConvergenceWarning,
                 stacklevel=2,
             )
+
+    def assign(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The number of the nearest center of each row (n,), and the squared distance to it."""
+        if len(self._memories) == 1 and len(self._memories[0].labels) == len(batch.X):
+            self._memories[0].step(self.centers)  # knows most of it already
+            labels = torch.as_tensor(self._memories[0].labels)
+            return labels, squared_distances_to(batch.X, self.centers, labels)
+        return nearest(batch.X, self.centers.to(batch.X))
 
     # -- state ---------------------------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
@@ -10,13 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benthic.base.threads import standing_crew
+from benthic.base.threads import one_torch_thread, standing_crew
 from benthic.cluster import fused
 
-_SCORES = {"cpu": 1 << 20, "cuda": 1 << 27}  # scores held at once
+_SCORES = {"cpu": 1 << 18, "cuda": 1 << 27}  # scores held at once
 _SMALL = 1 << 16  # scores below which threads do not pay
-_CROWD = 0.6  # share of rows that fail their bounds above which looking at all of them is as quick
-_REST = 4  # passes without bounds after such a crowd
+_CROWD = 0.4  # share of rows that fail their bounds above which looking at all of them is as quick
+_FIRST = 2  # passes at the beginning, in which centers move too far for bounds
+_REST = 2  # passes without bounds after such a crowd; twice as many after the next
 
 
 class Sums(NamedTuple):
@@ -62,7 +62,7 @@ class OnProcessor:
         self._slack = 8 * float(np.finfo(self._X.dtype).eps)
         self._centers: Tensor | None = None
         self._sums = np.zeros((0, 0))
-        self._resting = 0
+        self._resting, self._rest = _FIRST, _REST
 
     def step(self, centers: Tensor) -> Sums:
         """See ``Memory``."""
@@ -86,14 +86,14 @@ class OnProcessor:
             "lower": torch.from_numpy(self._lower.copy()),
             "sums": torch.from_numpy(self._sums.copy()),
             "centers": self._centers,
-            "resting": self._resting,
+            "resting": [self._resting, self._rest],
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
         """See ``Memory``."""
         self.labels, self._sums = state["labels"].numpy().copy(), state["sums"].numpy().copy()
         self._upper, self._lower = state["upper"].numpy().copy(), state["lower"].numpy().copy()
-        self._centers, self._resting = state["centers"], state["resting"]
+        self._centers, (self._resting, self._rest) = state["centers"], state["resting"]
 
     def _suspects(self, centers: Tensor) -> np.ndarray:
         """Rows to look at: those that fail their bounds, or all after a pass where most did."""
@@ -101,9 +101,11 @@ class OnProcessor:
             self._resting = max(self._resting - 1, 0)
             return self._all
         rows = self._screened(centers)
-        if len(rows) > _CROWD * len(self._X):
-            self._resting = _REST
-        return rows
+        if len(rows) <= _CROWD * len(self._X):
+            return rows
+        self._resting = self._rest
+        self._rest *= 2
+        return self._all
 
     def _screened(self, centers: Tensor) -> np.ndarray:
         """Numbers of the rows whose bounds do not say that they stay."""
@@ -128,28 +130,30 @@ class OnProcessor:
         half = 0.5 * centers.square().sum(1, keepdim=True)
         reach = 2 * float(half.max())
         k, d = centers.shape
-        size, changed, whole = max(256, _SCORES["cpu"] // k), 0, len(rows) == len(self._X)
-        threads = _threads(min(size, len(rows)) * k)
+        whole = len(rows) == len(self._X)
+        threads = _threads(len(rows) * k)
+        size = max(256, _SCORES["cpu"] // k)
         added = np.zeros((threads, k, d + 1))
-        for start in range(0, len(rows), size):
-            some = rows[start : start + size]
-            block = (
-                self._tensor[start : start + size] if whole else self._tensor.index_select(0, torch.from_numpy(some))
-            )
-            scores = torch.addmm(half, centers, block.T, alpha=-1).numpy()
-            before = self.labels[some]
 
-            def work(part: int, begin: int, end: int, scores: Any = scores, some: Any = some, was: Any = before) -> int:
-                found = choose(
-                    *(scores, begin, end, some, self._squares, reach, self._slack),
+        def work(part: int, begin: int, end: int) -> int:
+            changed = 0
+            for start in range(begin, end, size):
+                some = rows[start : min(start + size, end)]
+                X = self._tensor
+                block = X[start : start + len(some)] if whole else X.index_select(0, torch.from_numpy(some))
+                scores = torch.addmm(half, centers, block.T, alpha=-1).numpy()
+                before = self.labels[some]
+                changed += choose(
+                    *(scores, 0, len(some), some, self._squares, reach, self._slack),
                     *(self.labels, self._upper, self._lower),
                 )
-                resum(self._X, self._weight, was, self.labels, some, begin, end, added[part])
-                return int(found)
+                resum(self._X, self._weight, before, self.labels, some, 0, len(some), added[part])
+            return changed
 
-            changed += sum(standing_crew(threads).parts(len(some), work))
+        with one_torch_thread():
+            changed = sum(standing_crew(threads).parts(len(rows), work))
         self._sums += added.sum(0)
-        return changed
+        return int(changed)
 
 
 def _threads(numbers: int) -> int:
@@ -158,16 +162,18 @@ def _threads(numbers: int) -> int:
 
 def _moves(centers: Tensor, before: Tensor | None, slack: float) -> tuple[np.ndarray, np.ndarray]:
     """How far centers moved, with the two largest moves and whose the largest is; half the way to the next center."""
-    wide = centers.double()
-    moved = torch.linalg.vector_norm(wide - (centers if before is None else before).double(), dim=1) * (1 + slack)
-    top = torch.topk(moved, min(2, len(moved)))
-    second = top.values[1] if len(moved) > 1 else moved.new_zeros(())
-    extra = torch.stack([top.values[0], second, top.indices[0].double()])
-    gaps = torch.cdist(wide, wide, compute_mode="donot_use_mm_for_euclid_dist")
-    gaps.fill_diagonal_(math.inf)
-    apart = 0.5 * gaps.amin(1) * (1 - slack)
     dtype = centers.numpy().dtype
-    return torch.cat([moved, extra]).numpy().astype(dtype), apart.numpy().astype(dtype)
+    wide = centers.numpy().astype(np.float64)
+    old = wide if before is None else before.numpy().astype(np.float64)
+    moved = np.linalg.norm(wide - old, axis=1) * (1 + slack)
+    order = np.argsort(moved)
+    extra = [moved[order[-1]], moved[order[-2]] if len(moved) > 1 else 0.0, float(order[-1])]
+    squares = np.square(wide).sum(1)
+    gaps = np.maximum(squares[:, None] + squares[None] - 2 * wide @ wide.T, 0.0)
+    np.fill_diagonal(gaps, np.inf)
+    error = 1e-14 * squares.max()  # of the expanded square
+    apart = 0.5 * np.sqrt(np.maximum(gaps.min(1) - error, 0.0)) * (1 - slack)
+    return np.concatenate([moved, extra]).astype(dtype), apart.astype(dtype)
 
 
 class OnDevice:
@@ -213,11 +219,17 @@ def nearest(X: Tensor, centers: Tensor) -> tuple[Tensor, Tensor]:
     >>> nearest(torch.tensor([[0.0], [5.0]]), torch.tensor([[1.0], [4.0]]))
     (tensor([0, 1], dtype=torch.int32), tensor([1., 1.]))
     """
-    labels, centers = _labels(X, centers), centers.to(X)
+    labels = _labels(X, centers)
+    return labels, squared_distances_to(X, centers, labels)
+
+
+def squared_distances_to(X: Tensor, centers: Tensor, labels: Tensor) -> Tensor:
+    """The squared distance of each row to the center its label names, (n,)."""
+    centers, labels = centers.to(X), labels.to(X.device)
     rows = max(256, _SCORES.get(X.device.type, _SCORES["cpu"]) // X.shape[1])
     pairs = zip(X.split(rows), labels.split(rows), strict=True)
     costs = [(block - centers[chosen]).square_().sum(1) for block, chosen in pairs]
-    return labels, torch.cat(costs) if costs else X.new_zeros(0)
+    return torch.cat(costs) if costs else X.new_zeros(0)
 
 
 def _labels(X: Tensor, centers: Tensor, largest: float | None = None) -> Tensor:

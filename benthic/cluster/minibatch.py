@@ -61,6 +61,10 @@ class MiniBatch(Learner):
         self.centers[rare] = self._rows[chosen.to(self._rows.device)].double().cpu()
         self.counts[rare] = self.counts[~torch.isin(torch.arange(len(self.counts)), rare)].min()
 
+    def assign(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The number of the nearest center of each row (n,), and the squared distance to it."""
+        return nearest(batch.X, self.centers.to(batch.X))
+
     def state_dict(self) -> dict[str, Any]:
         """Centers, how many rows they have had, and batches seen."""
         return {"centers": self.centers, "counts": self.counts, "step": self._step}

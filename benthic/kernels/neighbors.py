@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,7 @@ import torch
 from torch import Tensor
 
 from benthic.base.errors import InvalidInput
-from benthic.base.threads import Crew, threads
+from benthic.base.threads import Crew, one_torch_thread, threads
 from benthic.kernels.distances import coordinates, covariance_of, pairwise
 from benthic.kernels.grouping import GROUP, by_products, frame, minima_of
 from benthic.kernels.points import as_pair, tile
@@ -197,17 +196,6 @@ def _shared(work: Callable[[int, int], Any], n: int, n_jobs: int | None, least: 
         crew.each(lambda part: work(*part), parts)
 
 
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Keep torch from starting threads of its own, which would wait for each other at every small product."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def _arrays(A: Tensor, B: Tensor, k: int, own: Tensor | None) -> tuple[np.ndarray, ...]:
     """Points of one type as arrays, the rows that do not count, and empty results."""
     dtype = torch.promote_types(A.dtype, B.dtype)
@@ -261,7 +249,7 @@ def _by_groups(
             X[rows], Y, skip[rows], minima, reach, made.unit**2, width, GROUP, best[rows], where[rows], 0, stop - start
         )
 
-    with _one_thread():
+    with one_torch_thread():
         made = frame(A, B)
         _shared(part, len(X), n_jobs, least=min(16, height), most=height)
     return torch.from_numpy(best), torch.from_numpy(where)
