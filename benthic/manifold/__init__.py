@@ -7,7 +7,9 @@ from benthic.base.lazy import lazy
 _EXPORTS = {
     "Isomap": "benthic.manifold.isomap",
     "LinearDiscriminantAnalysis": "benthic.manifold.discriminant",
+    "LocalMetric": "benthic.manifold.riemannian",
     "MDS": "benthic.manifold.mds",
+    "MahalanobisMetric": "benthic.manifold.metric",
     "PCA": "benthic.manifold.pca",
     "TSNE": "benthic.manifold.tsne",
     "classical": "benthic.manifold.scaling",

@@ -73,7 +73,7 @@ def measures(model: Any, X: Any, y: Any = None, sample_weight: Any = None) -> li
     if hasattr(model, "reconstruct"):
         gaps = plain(model.reconstruct(X)).astype(np.float64) - plain(X).astype(np.float64)
         return [_measure("reconstruction_error", mean_of(np.square(gaps).reshape(len(gaps), -1).mean(1)), "lower")]
-    if hasattr(model, "embedding_"):
+    if hasattr(model, "embedding_") or hasattr(model, "metric_"):
         Z = plain(model.transform(X))
         near = min(5, (len(Z) - 1) // 2)
         return [_measure("trustworthiness", trustworthiness(X, Z, near), "higher")] if near else []
@@ -84,7 +84,7 @@ def measures(model: Any, X: Any, y: Any = None, sample_weight: Any = None) -> li
 
 def judgeable(model: Any) -> bool:
     """Whether a fitted model does something whose worth is a number; one that only rewrites columns does not."""
-    verbs = ("likelihood", "cluster_centers_", "reconstruct", "embedding_")
+    verbs = ("likelihood", "cluster_centers_", "reconstruct", "embedding_", "metric_")
     return answers_of(model) is not None or any(hasattr(model, verb) for verb in verbs)
 
 

@@ -36,6 +36,7 @@ class Grower(NamedTuple):
 
     words: (B, n) eight columns of bins each. rows, spare: (n,) row numbers, those of a node side by side. first:
     (n,) gradient and count of a row in one number; second: (n,) its curvature, or (1,) when all are the same.
+    ordered: (n * words,) both, side by side, for the rows of the node whose histogram is next.
     hist: (slots, columns * 256 * words). ints, reals, subset: the nodes. control: counters. frontier, free: nodes
     that can be cut, slots that are free. found, found_subset: best cuts by part and child. bins, named, signs: (p,)
     bins, whether a column holds categories, its monotone sign. asked: (2, p) columns that a child may ask about.
@@ -46,6 +47,7 @@ class Grower(NamedTuple):
     spare: np.ndarray
     first: np.ndarray
     second: np.ndarray
+    ordered: np.ndarray
     hist: np.ndarray
     ints: np.ndarray
     reals: np.ndarray
@@ -84,19 +86,18 @@ def pack_gradients(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _fill_few(column, rows, start, stop, first, h, count):
+def _fill_few(column, rows, start, stop, ordered, h, count):
     byte = np.uint64(255)
     for i in range(start, stop):
-        r = np.uint64(rows[i])
-        c = column[r]
-        v = first[r]
+        c = column[np.uint64(rows[i])]
+        v = ordered[np.uint64(i - start)]
         for k in range(count):
             h[np.uint64(k * 256) + (c & byte)] += v
             c >>= np.uint64(8)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _fill_one(words, rows, start, stop, first, hist, low, high, columns):
+def _fill_one(words, rows, start, stop, ordered, hist, low, high, columns):
     byte = np.uint64(255)
     for b in range(low, high):
         column = words[b]
@@ -104,12 +105,11 @@ def _fill_one(words, rows, start, stop, first, hist, low, high, columns):
         for i in range(2048):
             h[i] = 0
         if columns - 8 * b < 8:
-            _fill_few(column, rows, start, stop, first, h, columns - 8 * b)
+            _fill_few(column, rows, start, stop, ordered, h, columns - 8 * b)
             continue
         for i in range(start, stop):
-            r = np.uint64(rows[i])
-            c = column[r]
-            v = first[r]
+            c = column[np.uint64(rows[i])]
+            v = ordered[np.uint64(i - start)]
             h[c & byte] += v
             h[np.uint64(256) + ((c >> np.uint64(8)) & byte)] += v
             h[np.uint64(512) + ((c >> np.uint64(16)) & byte)] += v
@@ -121,7 +121,7 @@ def _fill_one(words, rows, start, stop, first, hist, low, high, columns):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _fill_two(words, rows, start, stop, first, second, hist, low, high, columns):
+def _fill_two(words, rows, start, stop, ordered, hist, low, high, columns):
     byte, one = np.uint64(255), np.uint64(1)
     for b in range(low, high):
         column = words[b]
@@ -130,10 +130,9 @@ def _fill_two(words, rows, start, stop, first, second, hist, low, high, columns)
             h[i] = 0
         count = columns - 8 * b
         for i in range(start, stop):
-            r = np.uint64(rows[i])
-            c = column[r]
-            v = first[r]
-            w = second[r]
+            c = column[np.uint64(rows[i])]
+            here = np.uint64(i - start) << one
+            v, w = ordered[here], ordered[here + one]
             if count < 8:
                 for k in range(count):
                     at = (np.uint64(k * 256) + (c & byte)) << one
@@ -336,9 +335,9 @@ def work(g: Grower, part: int, low: int, high: int) -> None:
     hist = g.hist[g.ints[small, SLOT]]
     start, stop = g.ints[small, START], g.ints[small, STOP]
     if step == 1:
-        _fill_one(g.words, g.rows, start, stop, g.first, hist, low, high, g.whole[COLUMNS])
+        _fill_one(g.words, g.rows, start, stop, g.ordered, hist, low, high, g.whole[COLUMNS])
     else:
-        _fill_two(g.words, g.rows, start, stop, g.first, g.second, hist, low, high, g.whole[COLUMNS])
+        _fill_two(g.words, g.rows, start, stop, g.ordered, hist, low, high, g.whole[COLUMNS])
     if large >= 0:
         other = g.hist[g.ints[large, SLOT]]
         for i in range(low * 2048 * step, high * 2048 * step):
@@ -352,15 +351,32 @@ def work(g: Grower, part: int, low: int, high: int) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _totals(g, node):
-    """Exact sums of gradient and curvature of a node, in whole units."""
+def put_in_order(rows, first, second, ordered, start, stop, shift, step):
+    """Copy gradients and curvatures of a node's rows side by side; returns their sums, in whole units."""
     slope, curvature = np.int64(0), np.int64(0)
-    for i in range(g.ints[node, START], g.ints[node, STOP]):
-        slope += g.first[g.rows[i]] >> g.whole[SHIFT]
-        if g.whole[WORDS] == 2:
-            curvature += g.second[g.rows[i]]
-    if g.whole[WORDS] == 1:
-        curvature = g.ints[node, STOP] - g.ints[node, START]
+    one = np.uint64(1)
+    if step == 1:
+        for i in range(start, stop):
+            v = first[np.uint64(rows[i])]
+            ordered[np.uint64(i - start)] = v
+            slope += v >> shift
+        return slope, stop - start
+    for i in range(start, stop):
+        r = np.uint64(rows[i])
+        v, w = first[r], second[r]
+        here = np.uint64(i - start) << one
+        ordered[here], ordered[here + one] = v, w
+        slope += v >> shift
+        curvature += w
+    return slope, curvature
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _totals(g, node):
+    """Exact sums of gradient and curvature of a node, whose rows are put in order for its histogram."""
+    start, stop = g.ints[node, START], g.ints[node, STOP]
+    step, shift = g.whole[WORDS], g.whole[SHIFT]
+    slope, curvature = put_in_order(g.rows, g.first, g.second, g.ordered, start, stop, shift, step)
     g.reals[node, GRADIENT] = slope * g.scale[GRADIENT_UNIT]
     g.reals[node, CURVATURE] = curvature * g.scale[CURVATURE_UNIT]
 

@@ -85,13 +85,15 @@ class HistogramGrower:
         whole += [rules.max_features or p, 0, p]
         blocks = len(words)
         parts = min(self.crew.size, blocks) if n * p > _SMALL_WORK else 1
-        self.blocks = [blocks * k // parts for k in range(parts + 1)]
+        ends = [round(p * k / parts / 8) for k in range(parts)]  # the last block may be nearly empty
+        self.blocks = [*ends, blocks]
         self.grower = hg.Grower(
             words=words,
             rows=np.arange(n, dtype=np.uint32),
             spare=np.empty(n, dtype=np.uint32),
             first=np.empty(n, dtype=np.int64),
             second=np.empty(n if second_order else 1, dtype=np.int64),
+            ordered=np.empty(n * step, dtype=np.int64),
             hist=np.empty((slots, blocks * 2048 * step), dtype=np.int64),
             ints=np.zeros((nodes, 10), dtype=np.int64),
             reals=np.zeros((nodes, 5)),
@@ -149,9 +151,8 @@ class HistogramGrower:
         g.ints[0] = 0
         g.ints[0, [hg.FEATURE, hg.LEFT, hg.STOP, hg.SLOT]] = -1, -1, count, g.free[-1]
         g.ints[0, hg.OPEN] = count >= 2 * g.whole[hg.MIN_ROWS]
-        rows = slice(None) if count == self.rows else g.rows[:count]
-        slope = int((g.first[rows] >> g.whole[hg.SHIFT]).sum())
-        bend = int(g.second[rows].sum()) if len(g.second) > 1 else count
+        shift, step = int(g.whole[hg.SHIFT]), int(g.whole[hg.WORDS])
+        slope, bend = hg.put_in_order(g.rows, g.first, g.second, g.ordered, 0, count, shift, step)
         units = g.scale[[hg.GRADIENT_UNIT, hg.CURVATURE_UNIT]]
         g.reals[0] = slope * units[0], bend * units[1], 0.0, -np.inf, np.inf
         hg.ask(g.asked[0], g.whole, 0)

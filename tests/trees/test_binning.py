@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from benthic.base.errors import InvalidInput
-from benthic.trees.binning import MISSING, bin_codes, find_bins, named_codes, pack
 from benthic.base.threads import Crew, threads
+from benthic.trees.binning import MISSING, bin_codes, find_bins, named_codes, pack
 
 pytestmark = pytest.mark.spec("G-02")
 

@@ -7,10 +7,10 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from benthic.base.threads import Crew
 from benthic.trees.binning import bin_codes, find_bins
 from benthic.trees.boosting_objective import newton_values
 from benthic.trees.histogram_grower import GrowthRules, HistogramGrower
-from benthic.base.threads import Crew
 
 pytestmark = pytest.mark.spec("G-02")
 

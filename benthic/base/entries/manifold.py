@@ -52,4 +52,14 @@ ENTRIES: tuple[Entry, ...] = (
         summary="A map in which neighbors stay neighbors.",
         quick_params={"perplexity": 2.0, "max_iter": 60, "exaggeration_iter": 20},
     ),
+    Entry(
+        "MahalanobisMetric",
+        "benthic.manifold.metric",
+        family="projection",
+        tasks=("encode",),
+        data=("table",),
+        rows=("H-06",),
+        summary="A distance learned from labels: Euclidean after a linear map.",
+        quick_params={"max_iter": 5},
+    ),
 )
