@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 import benthic
 from benthic.base.estimate import Estimate, mean_of
 from benthic.base.seeds import np_generator
+from benthic.base.threads import one_torch_thread
 from benthic.cli import console
 from benthic.cli.figures import Picture, pictures_of
 from benthic.cli.inputs import Inputs, open_data, split
@@ -51,7 +51,7 @@ def run(out: Path, json: bool) -> None:
     """Fit everything, print the table, write the report."""
     begin = time.perf_counter()
     chapters = []
-    with _one_thread():
+    with one_torch_thread():  # models this small gain nothing from a second core, and lose much where it is not free
         for make in (_digits, _diabetes, _moons, _codes):
             console.say(str(make.__doc__))
             chapters.append(make())
@@ -89,19 +89,6 @@ def _merged(rows: Rows) -> Rows:
     """Rows without the model and data that the row above has too."""
     pairs = zip([("", ""), *(row[:2] for row in rows)], rows, strict=False)
     return [("", "", *row[2:]) if row[:2] == above else row for above, row in pairs]
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Work on one core: models this small gain nothing from a second, and lose much where it is not free."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _timed(fit: Callable[[], Any]) -> tuple[Any, float]:

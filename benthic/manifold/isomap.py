@@ -8,17 +8,13 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from benthic.base.capabilities import to_numpy
 from benthic.base.errors import InvalidInput
-from benthic.base.estimator import Estimator
 from benthic.base.validation import speaking
 from benthic.kernels.distances import pairwise
 from benthic.kernels.neighbors import nearest
-from benthic.manifold.picture import draw_plane
+from benthic.manifold.places import _Places
 from benthic.manifold.scaling import Classical, classical, classical_place
 from benthic.training.intake import Intake
 
@@ -33,7 +29,7 @@ class Edges(NamedTuple):
     length: np.ndarray
 
 
-class Isomap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
+class Isomap(_Places):
     """A map that keeps distances along the surface the rows lie on.
 
     Neighbors are joined, distances are lengths of the shortest ways in that graph, and classical scaling makes places
@@ -155,24 +151,11 @@ class Isomap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         kept = Classical(self._places, self._directions, self._means, mean, self._means[:0])
         return origin.mirror(classical_place(kept, torch.from_numpy(lengths)))
 
-    def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """``fit``, then the places of the rows."""
-        self.fit(X, y)
-        return self._fit_origin.mirror(self._places)
+    def _merit(self) -> tuple[str, float]:
+        return "residual variance", self.residual_variance_
 
-    def _facts(self) -> dict[str, Any]:
-        return {
-            "rows": len(self._places),
-            "dimensions": self.n_components,
-            "parts of the graph": self.n_parts_,
-            "residual variance": self.residual_variance_,
-        }
-
-    def plot(self, labels: Any = None) -> Any:
-        """The places in their first two dimensions, by label if given."""
-        check_is_fitted(self)
-        shown = None if labels is None else np.asarray(to_numpy(labels))
-        return draw_plane(self._places.numpy(), shown, f"residual variance {self.residual_variance_:.3f}")
+    def _more_facts(self) -> dict[str, Any]:
+        return {"parts of the graph": self.n_parts_}
 
 
 def _graph(edges: Edges, n: int) -> Any:

@@ -9,26 +9,22 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from benthic.base.arrays import Origin
-from benthic.base.capabilities import to_numpy
 from benthic.base.errors import InvalidInput, nearest
-from benthic.base.estimator import Estimator
 from benthic.base.seeds import generator, seed_of
 from benthic.base.validation import speaking
 from benthic.kernels.distances import pairwise
-from benthic.manifold.picture import draw_plane
+from benthic.manifold.places import _Places
 from benthic.manifold.scaling import Classical, Smacof, classical, classical_place, smacof, smacof_place, stress
 from benthic.training.intake import Intake
 
 _METHODS = ("metric", "classical")
 
 
-class MDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
+class MDS(_Places):
     r"""Points in few dimensions whose distances are like those of the rows.
 
     .. math:: \min_Y \sum_{i<j} (\delta_{ij} - \|y_i - y_j\|)^2
@@ -169,21 +165,8 @@ class MDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             new = torch.where((least == 0)[:, None], places[at], new)
         return origin.mirror(new)
 
-    def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """``fit``, then the places of the rows."""
-        self.fit(X, y)
-        return self._fit_origin.mirror(self._places)
+    def _merit(self) -> tuple[str, float]:
+        return "stress-1", self.normalized_stress_
 
-    def _facts(self) -> dict[str, Any]:
-        return {
-            "rows": len(self._places),
-            "dimensions": self.n_components,
-            "stress": self.stress_,
-            "Kruskal's stress-1": self.normalized_stress_,
-        }
-
-    def plot(self, labels: Any = None) -> Any:
-        """The places in their first two dimensions, by label if given."""
-        check_is_fitted(self)
-        shown = None if labels is None else np.asarray(to_numpy(labels))
-        return draw_plane(self._places.numpy(), shown, f"stress-1 {self.normalized_stress_:.3f}")
+    def _more_facts(self) -> dict[str, Any]:
+        return {"stress": self.stress_}

@@ -8,20 +8,17 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from benthic.base.arrays import pick_device
 from benthic.base.capabilities import to_numpy
 from benthic.base.errors import InvalidInput
 from benthic.base.errors import nearest as nearest_name
-from benthic.base.estimator import Estimator
 from benthic.base.seeds import generator, seed_of
 from benthic.base.validation import speaking
 from benthic.kernels.neighbors import nearest
 from benthic.manifold.affinities import conditional, neighbors_for, symmetric
-from benthic.manifold.picture import draw_plane
+from benthic.manifold.places import _Places
 from benthic.manifold.spectrum import choose_solver, spectrum
 from benthic.manifold.tsne_descent import Found, Schedule, descend
 from benthic.training.callbacks import Progress
@@ -34,7 +31,7 @@ _LEAST_ROWS = 4  # below this every row is a neighbor of every other
 _SETTLING = 100  # steps in which new rows find their places
 
 
-class TSNE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
+class TSNE(_Places):
     r"""A map in which neighbors stay neighbors; distances between groups mean little.
 
     .. math:: \min_Y \sum_{ij} p_{ij} \log \frac{p_{ij}}{q_{ij}}, \qquad q_{ij} \propto (1 + \|y_i - y_j\|^2)^{-1}
@@ -209,25 +206,11 @@ class TSNE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         found = torch.where((apart[:, :1] == 0), places[index[:, 0]], torch.cat(settled))
         return origin.mirror(found)
 
-    def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """``fit``, then the places of the rows."""
-        self.fit(X, y)
-        return self._fit_origin.mirror(self._places)
+    def _merit(self) -> tuple[str, float]:
+        return "divergence", self.kl_divergence_
 
-    def _facts(self) -> dict[str, Any]:
-        return {
-            "rows": len(self._places),
-            "dimensions": self.n_components,
-            "perplexity": self.perplexity_,
-            "steps": self.n_iter_,
-            "divergence": self.kl_divergence_,
-        }
-
-    def plot(self, labels: Any = None) -> Any:
-        """The map, by label if given."""
-        check_is_fitted(self)
-        shown = None if labels is None else np.asarray(to_numpy(labels))
-        return draw_plane(self._places.numpy(), shown, f"divergence {self.kl_divergence_:.3f}")
+    def _more_facts(self) -> dict[str, Any]:
+        return {"perplexity": self.perplexity_, "steps": self.n_iter_}
 
 
 def _settle(new: Tensor, places: Tensor, index: Tensor, probability: Tensor) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor
 
 from benthic.base.errors import InvalidInput, nearest
+from benthic.base.progress import Bar
 from benthic.base.seeds import generator, seed_of
 from benthic.samplers.kernel import Kernel, SamplerStopped, Trail
 from benthic.samplers.target import Target
@@ -70,7 +70,7 @@ def run(
     wanted = _wanted(target, keep)
     stream = generator(seed_of(seed), "samplers", device=target.device)
     state = kernel.init(_start(target, start, chains, stream))
-    bar = Bar(type(kernel).__name__, warmup + draws * thin, progress)
+    bar = Bar(type(kernel).__name__, warmup + draws * thin, progress, "transitions")
     begun = time.perf_counter()
     try:
         state, kernel = _warm(kernel, state, warmup, stream, bar.tick)
@@ -162,51 +162,3 @@ def _look(trail: Trail, kernel: Kernel) -> None:
             "separate modes or cannot be normalized (a prior is missing): see summary()",
             stacklevel=3,
         )
-
-
-class Bar:
-    """A bar of transitions; nothing when not wanted, when errors do not go to a terminal, or when work is short."""
-
-    _delay, _every = 1.0, 0.1  # seconds before it appears, and between two drawings
-
-    def __init__(self, title: str, total: int, wanted: bool) -> None:
-        self._wanted = wanted and sys.stderr.isatty()
-        self._title, self._total, self._done = title, total, 0
-        self._begun, self._bar, self._task = time.perf_counter(), None, None
-        self._next = self._begun + self._delay
-
-    def tick(self, count: int) -> None:
-        """That many more transitions are done."""
-        self._done += count
-        if self._wanted and time.perf_counter() >= self._next:
-            self._show()
-
-    def _show(self) -> None:
-        self._next = time.perf_counter() + self._every
-        if self._bar is None:
-            self._bar = _bar()
-            self._task = self._bar.add_task(self._title, total=self._total, speed="")
-            self._bar.start()
-        speed = self._done / max(time.perf_counter() - self._begun, 1e-9)
-        self._bar.update(self._task, completed=min(self._done, self._total), speed=f"{speed:.3g} transitions/s")
-
-    def close(self) -> None:
-        """Remove the bar."""
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None
-
-
-def _bar() -> Any:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[speed]}"),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )

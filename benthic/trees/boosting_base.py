@@ -11,6 +11,7 @@ from torch import Tensor
 
 from benthic.base.errors import InvalidInput
 from benthic.base.estimator import Estimator
+from benthic.base.progress import Bar
 from benthic.base.seeds import np_generator, seed_of
 from benthic.base.threads import Crew, threads
 from benthic.trees.binning import MOST, bin_codes, find_bins
@@ -28,7 +29,6 @@ from benthic.trees.histogram_intake import (
     monotone_signs,
 )
 from benthic.trees.histogram_predict import add_up, add_up_on_device
-from benthic.trees.histogram_progress import TreeBar
 
 _MANY_ROWS = 10_000  # above which early_stopping="auto" stops early
 _DEFAULT_LEAVES = 31
@@ -96,7 +96,7 @@ class _GradientBoosting(Estimator):
             rules = self._rules(held is not None, len(table.X))
             if kept is None:
                 self._baseline = objective.start()
-            bar = TreeBar(type(self).__name__, given["max_iter"], bool(given["verbose"]))
+            bar = Bar(type(self).__name__, given["max_iter"], bool(given["verbose"]), "rounds")
             rounds = Rounds(
                 bin_codes(rows, bins, crew),
                 bins,

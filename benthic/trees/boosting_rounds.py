@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from benthic.base.errors import InvalidInput
+from benthic.base.progress import Bar
 from benthic.base.seeds import derive, np_generator
 from benthic.base.threads import Crew
 from benthic.trees.binning import Bins
 from benthic.trees.boosting_objective import Objective, Response
 from benthic.trees.histogram_grower import GrownTree, GrowthRules, HistogramGrower
 from benthic.trees.histogram_predict import add_up, join, take, tree_arrays
-from benthic.trees.histogram_progress import TreeBar
 from benthic.trees.losses import move
 
 
@@ -58,7 +58,7 @@ class Rounds:
     held_raw: np.ndarray | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
 
-    def run(self, kept: dict[str, np.ndarray] | None, bar: TreeBar) -> dict[str, np.ndarray] | None:
+    def run(self, kept: dict[str, np.ndarray] | None, bar: Bar) -> dict[str, np.ndarray] | None:
         """Grow trees until the rules say stop; ``kept`` come first. None when there is none."""
         K = self.objective.columns
         parts = [] if kept is None else [kept]
@@ -71,7 +71,7 @@ class Rounds:
             parts.append(self._round(grower, answer, step))
             answer = self.objective.respond(self.raw)
             self._note(step + 1, answer)
-            bar.tick(f"loss {self.history[-1]['loss']:.5g}")
+            bar.tick(note=f"loss {self.history[-1]['loss']:.5g}")
             if self._should_stop():
                 break
         return self._best(join(parts)) if parts else None

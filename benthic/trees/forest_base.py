@@ -10,6 +10,7 @@ from torch import Tensor
 
 from benthic.base.errors import InvalidInput, nearest
 from benthic.base.estimator import Estimator
+from benthic.base.progress import Bar
 from benthic.base.seeds import np_generator, seed_of
 from benthic.base.threads import Crew, threads
 from benthic.trees import forest_growth as fg
@@ -25,7 +26,6 @@ from benthic.trees.histogram_intake import (
     features,
 )
 from benthic.trees.histogram_predict import add_up, add_up_on_device, add_up_unseen, join, leaves
-from benthic.trees.histogram_progress import TreeBar
 
 
 class _RandomForest(Estimator):
@@ -109,7 +109,7 @@ class _RandomForest(Estimator):
         have = 0 if kept is None else len(kept["start"]) - 1
         if count < have:
             raise InvalidInput(f"n_estimators is {count}, fewer than the {have} trees that warm_start keeps")
-        bar = TreeBar(type(self).__name__, count - have, bool(self.get_params(deep=False)["verbose"]))
+        bar = Bar(type(self).__name__, count - have, bool(self.get_params(deep=False)["verbose"]), "trees")
         try:
             new = [grow_forest(plan, self._seeds(count)[have:], crew, bar)] if count > have else []
         finally:

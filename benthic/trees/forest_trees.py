@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benthic.base.progress import Bar
 from benthic.base.threads import Crew
 from benthic.trees import forest_growth as fg
 from benthic.trees.binning import Bins
 from benthic.trees.histogram_predict import join, tree_arrays
-from benthic.trees.histogram_progress import TreeBar
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def sample_counts(seed: int, n: int, draws: int) -> np.ndarray:
     return counts
 
 
-def grow_forest(plan: ForestPlan, seeds: np.ndarray, crew: Crew, bar: TreeBar) -> dict[str, np.ndarray]:
+def grow_forest(plan: ForestPlan, seeds: np.ndarray, crew: Crew, bar: Bar) -> dict[str, np.ndarray]:
     """One tree for each seed; the result does not depend on the number of threads."""
     grown: list[dict[str, np.ndarray]] = [{}] * len(seeds)
 

@@ -10,10 +10,11 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from benthic.base.errors import InvalidInput
+from benthic.base.progress import Bar
 from benthic.samplers.hamiltonian.hmc import HMC
 from benthic.samplers.judging.diagnostics import rhat
 from benthic.samplers.kernel import SamplerStopped
-from benthic.samplers.running import FAR_RHAT, Bar, run
+from benthic.samplers.running import FAR_RHAT, run
 from benthic.samplers.target import Target
 from tests.samplers.known import chain_z, gaussian
 
@@ -107,7 +108,7 @@ def test_good_chains_are_not_warned_about() -> None:
 
 def test_bar_counts_transitions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    bar = Bar("NUTS", 10, True)
+    bar = Bar("NUTS", 10, True, "transitions")
     bar._next = 0.0
     bar.tick(4)
     bar._next = 0.0

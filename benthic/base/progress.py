@@ -1,4 +1,4 @@
-"""A bar of the trees grown so far."""
+"""A bar for long work that counts in steps of its own."""
 
 from __future__ import annotations
 
@@ -7,20 +7,25 @@ import time
 from typing import Any
 
 
-class TreeBar:
-    """A bar on a terminal; nothing when it is not wanted, not a terminal, or the work is short."""
+class Bar:
+    """A bar on a terminal; nothing when it is not wanted, errors do not go to a terminal, or the work is short.
+
+    unit: what is counted, for the speed that is shown.
+    """
 
     _delay, _every = 1.0, 0.1  # seconds before it appears, and between two drawings
 
-    def __init__(self, title: str, total: int, wanted: bool) -> None:
+    def __init__(self, title: str, total: int, wanted: bool, unit: str) -> None:
         self._wanted = wanted and sys.stderr.isatty()
-        self._title, self._total, self._done = title, total, 0
-        self._begun, self._bar, self._task = time.perf_counter(), None, None
+        self._title, self._total, self._unit, self._done = title, total, unit, 0
+        self._begun = time.perf_counter()
+        self._bar: Any = None
+        self._task: Any = None
         self._next = self._begun + self._delay
 
-    def tick(self, note: str = "") -> None:
-        """One more is done. note: a word about it, such as its loss."""
-        self._done += 1
+    def tick(self, count: int = 1, note: str = "") -> None:
+        """So many more are done. note: a word about it, such as a loss."""
+        self._done += count
         if self._wanted and time.perf_counter() >= self._next:
             self._show(note)
 
@@ -30,8 +35,8 @@ class TreeBar:
             self._bar = _bar()
             self._task = self._bar.add_task(self._title, total=self._total, note="", speed="")
             self._bar.start()
-        speed = self._done / max(time.perf_counter() - self._begun, 1e-9)
-        self._bar.update(self._task, completed=self._done, note=note, speed=f"{speed:.3g} trees/s")
+        speed = f"{self._done / max(time.perf_counter() - self._begun, 1e-9):.3g} {self._unit}/s"
+        self._bar.update(self._task, completed=min(self._done, self._total), note=note, speed=speed)
 
     def close(self) -> None:
         """Remove the bar."""
