@@ -145,11 +145,11 @@ class _GradientBoosting(Estimator):
         asked = self.get_params(deep=False)["early_stopping"]
         return n > _MANY_ROWS if asked == "auto" else bool(asked)
 
-    def _hold_out(self, table: Table, weight: np.ndarray) -> tuple[np.ndarray, Held | None]:
+    def _hold_out(self, table: Table, weight: np.ndarray) -> tuple[np.ndarray | slice, Held | None]:
         """Rows to learn from, and those held out (of every class its share); None when none are."""
         n, fraction = len(table.X), self.get_params(deep=False)["validation_fraction"]
         if not self._stops_early(n) or fraction is None:
-            return np.arange(n), None
+            return slice(None), None
         count = round(fraction * n) if fraction < 1 else int(fraction)
         if not 1 <= count < n:
             raise InvalidInput(

@@ -83,7 +83,8 @@ class Rounds:
         for k in range(self.objective.columns):
             bend = answer.curvature[0 if self.objective.flat else k]
             seed = derive(self.seed, "columns", step, k) % 2**31 if self.growth.max_features else 0
-            tree = grower.grow(answer.gradient[k], bend, answer.sizes[k], chosen, seed)
+            turn = step * self.objective.columns + k
+            tree = grower.grow(answer.gradient[k], bend, answer.sizes[k], chosen, seed, turn)
             leaves = tree.leaves
             values = self.objective.values(self.raw, k, answer, tree, self.growth.l2)
             values = np.clip(values, tree.low[leaves], tree.high[leaves]) * self.rules.learning_rate

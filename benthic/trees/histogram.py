@@ -4,9 +4,10 @@ Every row has a gradient and a curvature. A histogram holds their sums in every 
 a node is read off its histogram (Ke et al., 2017). Sums are whole numbers: gradients are rounded to as many bits as
 the number of rows leaves free in a word of 64, and share that word with the count of rows, so that one addition
 does for both, the order of additions does not matter, and a child's histogram is its parent's less its sibling's,
-exactly. Leaf values do not come from here but from the rows themselves.
+exactly. Curvatures have a word of their own, or share the one word, both then rounded up or down at random, which
+is right on average (Shi et al., 2022). Leaf values do not come from here but from the rows themselves.
 
-The functions take the columns between two blocks, so that several threads can share a node.
+One thread leads: it chooses what is done next, and every thread does its share of it, of the rows or of the columns.
 """
 
 from __future__ import annotations
@@ -16,30 +17,43 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from benthic.trees.signals import met, post, prefetch
+
 MISSING = 255
 # columns of Grower.ints
 FEATURE, BIN, LEFT, START, STOP, DEPTH, SLOT, MISSING_LEFT, NAMED, OPEN = range(10)
 # columns of Grower.reals
 GRADIENT, CURVATURE, GAIN, LOW, HIGH = range(5)
 # entries of Grower.control
-NODES, LEAVES, SMALL, LARGE, FREE, SLOTS = range(6)
+NODES, LEAVES, SMALL, LARGE, FREE, SLOTS, CUTTING, STAGE = range(8)
 # entries of Grower.whole
-WORDS, SHIFT, MIN_ROWS, MAX_DEPTH, MAX_LEAVES, BY_DEPTH, MAX_FEATURES, SEED, COLUMNS = range(9)
+MIN_ROWS, MAX_DEPTH, MAX_LEAVES, BY_DEPTH, MAX_FEATURES, SEED, COLUMNS, WORDS, SHIFT, LIFT, TOP = range(11)
 # entries of Grower.scale
 GRADIENT_UNIT, CURVATURE_UNIT, L2, MIN_CURVATURE, MIN_GAIN = range(5)
 # entries of Grower.found
 F_GAIN, F_FEATURE, F_BIN, F_MISSING, F_NAMED = range(5)
+# what threads do together, and how the first line of Grower.meeting and the others are used
+WAIT, PART, DIVIDE, ORDER, SEARCH, PLANT = range(6)
+TURN, TASK = range(2)
+DONE, SLOPE, BEND, PLACE = range(4)
+AHEAD = 32  # rows between the one that is read and the one that is fetched
+_FEW_ROWS = 4096  # below which one thread does what is divided by rows
 
 
 class Grower(NamedTuple):
     """All that a tree needs while it grows; allocated once for many trees.
 
-    words: (B, n) eight columns of bins each. rows, spare: (n,) row numbers, those of a node side by side. first:
-    (n,) gradient and count of a row in one number; second: (n,) its curvature, or (1,) when all are the same.
-    ordered: (n * words,) both, side by side, for the rows of the node whose histogram is next.
-    hist: (slots, columns * 256 * words). ints, reals, subset: the nodes. control: counters. frontier, free: nodes
-    that can be cut, slots that are free. found, found_subset: best cuts by part and child. bins, named, signs: (p,)
-    bins, whether a column holds categories, its monotone sign. asked: (2, p) columns that a child may ask about.
+    words: (B, n) eight columns of bins each. rows, spare: row numbers, those of a node side by side, and some
+    zeros. first: (n,) gradient and count of a row in one number, with its curvature between them or not; second:
+    (n,) its curvature, if not all are the same. ordered: both, side by side, for the rows of the node whose
+    histogram is next. hist: (slots, columns * 256 * words). ints, reals, subset: the nodes. control: counters.
+    frontier, free: nodes that can be cut, slots that are free. found, found_subset: best cuts by part and child.
+    bins, named, signs: (p,) bins, whether a column holds categories, its monotone sign. asked: (2, p) columns that
+    a child may ask about. whole, scale: settings. ends: blocks of words where the parts of the threads end.
+    meeting: what threads tell each other, a cache line each.
+
+    A word is gradient << TOP, curvature << LIFT and count added up, the count below SHIFT. Where all curvatures are
+    the same, LIFT is 0: the count is the curvature.
     """
 
     words: np.ndarray
@@ -63,6 +77,8 @@ class Grower(NamedTuple):
     asked: np.ndarray
     whole: np.ndarray
     scale: np.ndarray
+    ends: np.ndarray
+    meeting: np.ndarray
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -70,19 +86,34 @@ def pack_gradients(
     gradient: np.ndarray,
     curvature: np.ndarray,
     units: np.ndarray,
-    shift: int,
+    whole: np.ndarray,
+    turn: int,
     first: np.ndarray,
     second: np.ndarray,
     start: int,
     stop: int,
 ) -> None:
-    """Round gradients and curvatures to whole numbers of their units; a gradient carries a count of one row."""
+    """Gradients and curvatures as whole numbers of their units; a gradient carries a count of one row.
+
+    In one word they are rounded up or down at random, by row and ``turn``; in two words to the nearest.
+    """
     by_gradient, by_curvature = 1.0 / units[0], 1.0 / units[1]
-    for i in range(start, stop):
-        first[i] = (np.int64(np.rint(gradient[i] * by_gradient)) << shift) + 1
-    if len(second) > 1:
+    lift, top = whole[LIFT], whole[TOP]
+    if lift == 0:
         for i in range(start, stop):
-            second[i] = np.int64(np.rint(curvature[i] * by_curvature))
+            first[i] = (np.int64(np.rint(gradient[i] * by_gradient)) << top) + 1
+        if whole[WORDS] == 2:
+            for i in range(start, stop):
+                second[i] = np.int64(np.rint(curvature[i] * by_curvature))
+        return
+    for i in range(start, stop):
+        z = (np.uint64(turn) << np.uint64(40)) + np.uint64(i + 1)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        z = z ^ (z >> np.uint64(31))
+        slope = np.floor(gradient[i] * by_gradient + np.float64(z >> np.uint64(32)) * 2.0**-32)
+        bend = np.floor(curvature[i] * by_curvature + np.float64(z & np.uint64(0xFFFFFFFF)) * 2.0**-32)
+        first[i] = (np.int64(slope) << top) + (np.int64(bend) << lift) + 1
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -108,6 +139,7 @@ def _fill_one(words, rows, start, stop, ordered, hist, low, high, columns):
             _fill_few(column, rows, start, stop, ordered, h, columns - 8 * b)
             continue
         for i in range(start, stop):
+            prefetch(column, np.uint64(rows[np.uint64(i + AHEAD)]))
             c = column[np.uint64(rows[i])]
             v = ordered[np.uint64(i - start)]
             h[c & byte] += v
@@ -130,6 +162,7 @@ def _fill_two(words, rows, start, stop, ordered, hist, low, high, columns):
             h[i] = 0
         count = columns - 8 * b
         for i in range(start, stop):
+            prefetch(column, np.uint64(rows[np.uint64(i + AHEAD)]))
             c = column[np.uint64(rows[i])]
             here = np.uint64(i - start) << one
             v, w = ordered[here], ordered[here + one]
@@ -170,23 +203,22 @@ def _note(found, gain, feature, place, missing_left, named):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _scan_numbers(g, h, step, base, feature, node, part, child, missing_left):
+def _scan_numbers(h, base, feature, bins, ints, reals, whole, scale, missing_left, found):
     """Try every edge of a column; missing values go to one side. Columns free of constraints."""
-    last = g.bins[feature] - 1
+    step, top, lift = whole[WORDS], whole[TOP], whole[LIFT]
+    mask, field = (np.int64(1) << whole[SHIFT]) - 1, (np.int64(1) << (top - lift)) - 1
     absent = h[base + MISSING * step]
+    last = bins - 1
     if absent != 0 and not missing_left:
         last += 1  # the cut between what is there and what is not
-    unit, shift = g.scale[GRADIENT_UNIT], g.whole[SHIFT]
-    mask = (np.int64(1) << shift) - 1
-    rows = g.ints[node, STOP] - g.ints[node, START]
-    total, weight = g.reals[node, GRADIENT], g.reals[node, CURVATURE]
-    l2, fewest, least = g.scale[L2], g.whole[MIN_ROWS], g.scale[MIN_CURVATURE]
-    by_count = g.scale[CURVATURE_UNIT]
+    rows, total, weight = ints[STOP] - ints[START], reals[GRADIENT], reals[CURVATURE]
+    unit, by_count, l2 = scale[GRADIENT_UNIT], scale[CURVATURE_UNIT], scale[L2]
+    least, fewest = scale[MIN_CURVATURE], whole[MIN_ROWS]
     sums = absent if missing_left else np.int64(0)
     curvature = h[base + MISSING * step + 1] if missing_left and step == 2 else np.int64(0)
     place, named = np.int64(-1), np.int64(0)
     parent = total * total / (weight + l2)
-    bar = g.found[part, child, F_GAIN] + parent  # what the two children must bring
+    bar = found[F_GAIN] + parent  # what the two children must bring
     for b in range(last):
         at = base + b * step
         if h[at] == 0:
@@ -199,8 +231,8 @@ def _scan_numbers(g, h, step, base, feature, node, part, child, missing_left):
             continue
         if rows - left < fewest:
             break
-        slope = (sums >> shift) * unit
-        below = (curvature if step == 2 else left) * by_count
+        slope = (sums >> top) * unit
+        below = (curvature if step == 2 else (sums >> lift) & field) * by_count
         other, above = total - slope, weight - below
         if below < least or above < least:
             continue
@@ -210,96 +242,88 @@ def _scan_numbers(g, h, step, base, feature, node, part, child, missing_left):
         if worth > bar * (below * above):
             bar, place = worth / (below * above), b
     if place >= 0:
-        _note(g.found[part, child], bar - parent, feature, place, missing_left, named)
+        _note(found, bar - parent, feature, place, missing_left, named)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _scan_bounded(g, h, step, base, feature, node, part, child, missing_left):
+def _gain(sums, curvature, left, ints, reals, whole, scale, sign):
+    """What a cut gains whose left side has these sums, where values are bounded; -1 where it is not allowed."""
+    rows, total, weight = ints[STOP] - ints[START], reals[GRADIENT], reals[CURVATURE]
+    low, high, l2 = reals[LOW], reals[HIGH], scale[L2]
+    slope, below = (sums >> whole[TOP]) * scale[GRADIENT_UNIT], curvature * scale[CURVATURE_UNIT]
+    if min(left, rows - left) < whole[MIN_ROWS] or min(below, weight - below) < scale[MIN_CURVATURE]:
+        return -1.0
+    rise = _value(total - slope, weight - below, l2, low, high) - _value(slope, below, l2, low, high)
+    if rise * sign < 0:
+        return -1.0
+    both = _worth(slope, below, l2, low, high) + _worth(total - slope, weight - below, l2, low, high)
+    return both - _worth(total, weight, l2, low, high)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _scan_bounded(h, base, feature, bins, ints, reals, whole, scale, missing_left, found, sign):
     """Try every edge of a column where values are bounded, or must not fall (or rise) along the column."""
-    last = g.bins[feature] - 1
+    step, lift = whole[WORDS], whole[LIFT]
+    mask, field = (np.int64(1) << whole[SHIFT]) - 1, (np.int64(1) << (whole[TOP] - lift)) - 1
     absent = h[base + MISSING * step]
+    last = bins - 1
     if absent != 0 and not missing_left:
         last += 1
-    shift, l2 = g.whole[SHIFT], g.scale[L2]
-    mask = (np.int64(1) << shift) - 1
-    rows = g.ints[node, STOP] - g.ints[node, START]
-    total, weight = g.reals[node, GRADIENT], g.reals[node, CURVATURE]
-    low, high, sign = g.reals[node, LOW], g.reals[node, HIGH], g.signs[feature]
     sums = absent if missing_left else np.int64(0)
     curvature = h[base + MISSING * step + 1] if missing_left and step == 2 else np.int64(0)
-    parent, named = _worth(total, weight, l2, low, high), np.int64(0)
+    named = np.int64(0)
     for b in range(last):
         at = base + b * step
+        if h[at] == 0:
+            continue
         sums += h[at]
-        left = sums & mask
-        if step == 2:
-            curvature += h[at + 1]
-        if h[at] == 0 or min(left, rows - left) < g.whole[MIN_ROWS]:
-            continue
-        slope = (sums >> shift) * g.scale[GRADIENT_UNIT]
-        below = (curvature if step == 2 else left) * g.scale[CURVATURE_UNIT]
-        if min(below, weight - below) < g.scale[MIN_CURVATURE]:
-            continue
-        rise = _value(total - slope, weight - below, l2, low, high) - _value(slope, below, l2, low, high)
-        if rise * sign < 0:
-            continue
-        gain = _worth(slope, below, l2, low, high) + _worth(total - slope, weight - below, l2, low, high) - parent
-        if gain > g.found[part, child, F_GAIN]:
-            _note(g.found[part, child], gain, feature, b, missing_left, named)
+        curvature = curvature + h[at + 1] if step == 2 else (sums >> lift) & field
+        gain = _gain(sums, curvature, sums & mask, ints, reals, whole, scale, sign)
+        if gain > found[F_GAIN]:
+            _note(found, gain, feature, b, missing_left, named)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _order_names(h, step, base, shift, unit, by_count, l2, order):
+def _order_names(h, base, whole, scale, order):
     """Categories with rows, by their own best value (Fisher, 1958); returns how many."""
-    mask = (np.int64(1) << shift) - 1
+    step, lift, top = whole[WORDS], whole[LIFT], whole[TOP]
+    field = (np.int64(1) << (top - lift)) - 1
     keys = np.empty(256)
-    met = 0
+    found = 0
     for b in range(256):
         at = base + b * step
         if h[at] == 0:
             continue
-        weight = (h[at + 1] if step == 2 else h[at] & mask) * by_count
-        key = (h[at] >> shift) * unit / max(weight + l2, 1e-300)
-        i = met
+        weight = (h[at + 1] if step == 2 else (h[at] >> lift) & field) * scale[CURVATURE_UNIT]
+        key = (h[at] >> top) * scale[GRADIENT_UNIT] / max(weight + scale[L2], 1e-300)
+        i = found
         while i > 0 and keys[i - 1] > key:
             keys[i] = keys[i - 1]
             order[i] = order[i - 1]
             i -= 1
         keys[i] = key
         order[i] = b
-        met += 1
-    return met
+        found += 1
+    return found
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _scan_names(g, h, step, base, feature, node, part, child):
+def _scan_names(h, base, feature, ints, reals, whole, scale, found, chosen):
     """Try the subsets of categories that can be best: the first few in the order of their values."""
     order = np.empty(256, np.int64)
-    shift, l2 = g.whole[SHIFT], g.scale[L2]
-    met = _order_names(h, step, base, shift, g.scale[GRADIENT_UNIT], g.scale[CURVATURE_UNIT], l2, order)
-    mask = (np.int64(1) << shift) - 1
-    rows = g.ints[node, STOP] - g.ints[node, START]
-    total, weight = g.reals[node, GRADIENT], g.reals[node, CURVATURE]
-    low, high = g.reals[node, LOW], g.reals[node, HIGH]
-    parent = _worth(total, weight, l2, low, high)
+    step, lift = whole[WORDS], whole[LIFT]
+    mask, field = (np.int64(1) << whole[SHIFT]) - 1, (np.int64(1) << (whole[TOP] - lift)) - 1
+    count = _order_names(h, base, whole, scale, order)
     sums, curvature, place, none, named = np.int64(0), np.int64(0), -1, np.int64(0), np.int64(1)
-    for i in range(met - 1):
+    for i in range(count - 1):
         at = base + order[i] * step
         sums += h[at]
-        left = sums & mask
-        if step == 2:
-            curvature += h[at + 1]
-        slope = (sums >> shift) * g.scale[GRADIENT_UNIT]
-        below = (curvature if step == 2 else left) * g.scale[CURVATURE_UNIT]
-        few = min(left, rows - left) < g.whole[MIN_ROWS]
-        if few or min(below, weight - below) < g.scale[MIN_CURVATURE]:
-            continue
-        gain = _worth(slope, below, l2, low, high) + _worth(total - slope, weight - below, l2, low, high) - parent
-        if gain > g.found[part, child, F_GAIN]:
+        curvature = curvature + h[at + 1] if step == 2 else (sums >> lift) & field
+        gain = _gain(sums, curvature, sums & mask, ints, reals, whole, scale, none)
+        if gain > found[F_GAIN]:
             place = i
-            _note(g.found[part, child], gain, feature, i, none, named)
+            _note(found, gain, feature, i, none, named)
     if place >= 0:
-        chosen = g.found_subset[part, child]
         for i in range(4):
             chosen[i] = 0
         for i in range(place + 1):
@@ -307,78 +331,103 @@ def _scan_names(g, h, step, base, feature, node, part, child):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _scan(g, node, part, child, low, high):
+def _scan(h, ints, reals, bins, names, signs, asked, whole, scale, found, chosen, low, high):
     """Best cut of a node over the columns of blocks ``low:high``."""
-    h = g.hist[g.ints[node, SLOT]]
-    step = g.whole[WORDS]
-    bounded = g.reals[node, LOW] > -np.inf or g.reals[node, HIGH] < np.inf
-    for feature in range(low * 8, min(high * 8, g.whole[COLUMNS])):
-        if not g.asked[child, feature]:
+    found[F_GAIN], found[F_FEATURE] = scale[MIN_GAIN], -1
+    bounded = reals[LOW] > -np.inf or reals[HIGH] < np.inf
+    for feature in range(low * 8, min(high * 8, whole[COLUMNS])):
+        if not asked[feature]:
             continue
-        base = feature * 256 * step
-        if g.named[feature]:
-            _scan_names(g, h, step, base, feature, node, part, child)
+        base = feature * 256 * whole[WORDS]
+        if names[feature]:
+            _scan_names(h, base, feature, ints, reals, whole, scale, found, chosen)
             continue
-        for missing_left in range(2):
-            if missing_left and h[base + MISSING * step] == 0:
+        for side in range(2):
+            if side and h[base + MISSING * whole[WORDS]] == 0:
                 break
-            if bounded or g.signs[feature] != 0:
-                _scan_bounded(g, h, step, base, feature, node, part, child, missing_left)
+            if bounded or signs[feature] != 0:
+                sign = signs[feature]
+                _scan_bounded(h, base, feature, bins[feature], ints, reals, whole, scale, side, found, sign)
             else:
-                _scan_numbers(g, h, step, base, feature, node, part, child, missing_left)
+                _scan_numbers(h, base, feature, bins[feature], ints, reals, whole, scale, side, found)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def work(g: Grower, part: int, low: int, high: int) -> None:
-    """Histograms and best cuts of the two newest nodes (or of the root) over the columns of blocks ``low:high``."""
-    small, large, step = g.control[SMALL], g.control[LARGE], g.whole[WORDS]
-    hist = g.hist[g.ints[small, SLOT]]
-    start, stop = g.ints[small, START], g.ints[small, STOP]
+def _fill(words, rows, ordered, hists, ints, control, whole, low, high):
+    """Histograms of the two newest nodes (or of the root) over the columns of blocks ``low:high``."""
+    small, large, step = control[SMALL], control[LARGE], whole[WORDS]
+    hist = hists[ints[small, SLOT]]
+    start, stop = ints[small, START], ints[small, STOP]
     if step == 1:
-        _fill_one(g.words, g.rows, start, stop, g.ordered, hist, low, high, g.whole[COLUMNS])
+        _fill_one(words, rows, start, stop, ordered, hist, low, high, whole[COLUMNS])
     else:
-        _fill_two(g.words, g.rows, start, stop, g.ordered, hist, low, high, g.whole[COLUMNS])
+        _fill_two(words, rows, start, stop, ordered, hist, low, high, whole[COLUMNS])
     if large >= 0:
-        other = g.hist[g.ints[large, SLOT]]
+        other = hists[ints[large, SLOT]]
         for i in range(low * 2048 * step, high * 2048 * step):
             other[i] -= hist[i]
-    for child in range(2 if large >= 0 else 1):
-        node = large if child else small
-        g.found[part, child, F_GAIN] = g.scale[MIN_GAIN]
-        g.found[part, child, F_FEATURE] = -1
-        if g.ints[node, OPEN]:
-            _scan(g, node, part, child, low, high)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def put_in_order(rows, first, second, ordered, start, stop, shift, step):
-    """Copy gradients and curvatures of a node's rows side by side; returns their sums, in whole units."""
-    slope, curvature = np.int64(0), np.int64(0)
-    one = np.uint64(1)
-    if step == 1:
-        for i in range(start, stop):
-            v = first[np.uint64(rows[i])]
-            ordered[np.uint64(i - start)] = v
-            slope += v >> shift
-        return slope, stop - start
-    for i in range(start, stop):
+def _search(g, part, low, high):
+    """Histograms and best cuts of the two newest nodes (or of the root) over the columns of blocks ``low:high``."""
+    ints, reals, hists, control, whole, scale = g.ints, g.reals, g.hist, g.control, g.whole, g.scale
+    bins, names, signs, found, chosen = g.bins, g.named, g.signs, g.found[part], g.found_subset[part]
+    _fill(g.words, g.rows, g.ordered, hists, ints, control, whole, low, high)
+    for child in range(2):
+        node, asked = control[LARGE] if child else control[SMALL], g.asked[child]
+        best, names_left = found[child], chosen[child]
+        if node < 0 or not ints[node, OPEN]:
+            best[F_GAIN], best[F_FEATURE] = scale[MIN_GAIN], -1
+            continue
+        h, whats, sums = hists[ints[node, SLOT]], ints[node], reals[node]
+        _scan(h, whats, sums, bins, names, signs, asked, whole, scale, best, names_left, low, high)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _put_in_order(rows, first, second, ordered, ints, whole, part, parts, mine):
+    """Copy a share of the gradients and curvatures of a node side by side, and add them up."""
+    start, low, high = _share(ints, part, parts)
+    slope, curvature, one = np.int64(0), np.int64(0), np.uint64(1)
+    top, lift, step = whole[TOP], whole[LIFT], whole[WORDS]
+    field = (np.int64(1) << (top - lift)) - 1
+    for i in range(low, high):
         r = np.uint64(rows[i])
-        v, w = first[r], second[r]
-        here = np.uint64(i - start) << one
-        ordered[here], ordered[here + one] = v, w
-        slope += v >> shift
-        curvature += w
-    return slope, curvature
+        prefetch(first, np.uint64(rows[np.uint64(i + AHEAD)]))
+        v = first[r]
+        slope += v >> top
+        if step == 1:
+            ordered[np.uint64(i - start)] = v
+            curvature += (v >> lift) & field
+        else:
+            here = np.uint64(i - start) << one
+            ordered[here], ordered[here + one] = v, second[r]
+            curvature += second[r]
+    mine[SLOPE], mine[BEND] = slope, curvature
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _totals(g, node):
-    """Exact sums of gradient and curvature of a node, whose rows are put in order for its histogram."""
-    start, stop = g.ints[node, START], g.ints[node, STOP]
-    step, shift = g.whole[WORDS], g.whole[SHIFT]
-    slope, curvature = put_in_order(g.rows, g.first, g.second, g.ordered, start, stop, shift, step)
-    g.reals[node, GRADIENT] = slope * g.scale[GRADIENT_UNIT]
-    g.reals[node, CURVATURE] = curvature * g.scale[CURVATURE_UNIT]
+def _share(ints, part, parts):
+    """Where a node's rows start, and where a thread's share of them starts and stops."""
+    start, stop = ints[START], ints[STOP]
+    return start, start + (stop - start) * part // parts, start + (stop - start) * (part + 1) // parts
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _total(ints, reals, control, scale, signs, meeting, parts):
+    """Exact sums of gradient and curvature of the smaller child; the larger has the rest."""
+    slope, curvature = np.int64(0), np.int64(0)
+    for part in range(parts):
+        slope += meeting[part + 1, SLOPE]
+        curvature += meeting[part + 1, BEND]
+    small, large, node = control[SMALL], control[LARGE], control[CUTTING]
+    reals[small, GRADIENT] = slope * scale[GRADIENT_UNIT]
+    reals[small, CURVATURE] = curvature * scale[CURVATURE_UNIT]
+    if large >= 0:
+        reals[large, GRADIENT] = reals[node, GRADIENT] - reals[small, GRADIENT]
+        reals[large, CURVATURE] = reals[node, CURVATURE] - reals[small, CURVATURE]
+        if signs[ints[node, FEATURE]] != 0 and not ints[node, NAMED]:
+            _bounds(reals, scale[L2], node, ints[node, LEFT], signs[ints[node, FEATURE]])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -423,41 +472,41 @@ def _give_slot(ints, free, control, node):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _settle(g, node, child, parts):
+def _settle(ints, reals, subset, control, frontier, free, found, chosen, node, child):
     """Keep the best of the cuts the parts found; a node without one gives its histogram back."""
     best = 0
-    for part in range(1, parts):
-        if g.found[part, child, F_GAIN] > g.found[best, child, F_GAIN]:
+    for part in range(1, len(found)):
+        if found[part, child, F_GAIN] > found[best, child, F_GAIN]:
             best = part
-    if g.found[best, child, F_FEATURE] < 0:
-        _give_slot(g.ints, g.free, g.control, node)
+    if found[best, child, F_FEATURE] < 0:
+        _give_slot(ints, free, control, node)
         return
-    g.ints[node, FEATURE] = np.int64(g.found[best, child, F_FEATURE])
-    g.ints[node, BIN] = np.int64(g.found[best, child, F_BIN])
-    g.ints[node, MISSING_LEFT] = np.int64(g.found[best, child, F_MISSING])
-    g.ints[node, NAMED] = np.int64(g.found[best, child, F_NAMED])
-    g.reals[node, GAIN] = g.found[best, child, F_GAIN]
+    ints[node, FEATURE] = np.int64(found[best, child, F_FEATURE])
+    ints[node, BIN] = np.int64(found[best, child, F_BIN])
+    ints[node, MISSING_LEFT] = np.int64(found[best, child, F_MISSING])
+    ints[node, NAMED] = np.int64(found[best, child, F_NAMED])
+    reals[node, GAIN] = found[best, child, F_GAIN]
     for i in range(4):
-        g.subset[node, i] = g.found_subset[best, child, i]
-    g.frontier[g.control[FREE]] = node
-    g.control[FREE] += 1
+        subset[node, i] = chosen[best, child, i]
+    frontier[control[FREE]] = node
+    control[FREE] += 1
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _next(g):
-    """Take the node to cut next from the frontier: the best, with BY_DEPTH 1 the shallowest, with 2 the newest."""
+def _next(ints, reals, control, frontier, how):
+    """Take the node to cut next from the frontier: the best, with ``how`` 1 the shallowest, with 2 the newest."""
     best = 0
-    for i in range(1, g.control[FREE]):
-        here, there = g.frontier[i], g.frontier[best]
-        if g.whole[BY_DEPTH] == 1:
-            if g.ints[here, DEPTH] < g.ints[there, DEPTH]:
+    for i in range(1, control[FREE]):
+        here, there = frontier[i], frontier[best]
+        if how == 1:
+            if ints[here, DEPTH] < ints[there, DEPTH]:
                 best = i
-        elif g.whole[BY_DEPTH] == 2 or g.reals[here, GAIN] > g.reals[there, GAIN]:
+        elif how == 2 or reals[here, GAIN] > reals[there, GAIN]:
             best = i
-    node = g.frontier[best]
-    g.control[FREE] -= 1
-    for i in range(best, g.control[FREE]):
-        g.frontier[i] = g.frontier[i + 1]
+    node = frontier[best]
+    control[FREE] -= 1
+    for i in range(best, control[FREE]):
+        frontier[i] = frontier[i + 1]
     return node
 
 
@@ -471,15 +520,14 @@ def _goes_left(code, place, missing_left, named, subset):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _partition(g, node):
-    """Put the rows that go left first, both sides in their old order; returns where the right side starts."""
-    start, stop, feature = g.ints[node, START], g.ints[node, STOP], g.ints[node, FEATURE]
-    column = g.words[feature >> 3]
-    shift = np.uint64(8 * (feature & 7))
-    place, missing_left, named = g.ints[node, BIN], g.ints[node, MISSING_LEFT], g.ints[node, NAMED]
-    subset, rows, spare = g.subset[node], g.rows, g.spare
-    left, right = np.uint64(start), np.uint64(0)
-    for i in range(start, stop):
+def _divide(words, rows, spare, ints, subset, part, parts, mine):
+    """Put the rows of a share that go left first, and those that go right into ``spare``, in their old order."""
+    _, low, high = _share(ints, part, parts)
+    column, shift = words[ints[FEATURE] >> 3], np.uint64(8 * (ints[FEATURE] & 7))
+    place, missing_left, named = ints[BIN], ints[MISSING_LEFT], ints[NAMED]
+    left, right = np.uint64(low), np.uint64(low)
+    for i in range(low, high):
+        prefetch(column, np.uint64(rows[np.uint64(i + AHEAD)]))
         r = rows[i]
         code = (column[np.uint64(r)] >> shift) & np.uint64(255)
         side = _goes_left(code, place, missing_left, named, subset)
@@ -487,75 +535,168 @@ def _partition(g, node):
         spare[right] = r
         left += side
         right += np.uint64(1) - side
-    for i in range(right):
-        rows[left + np.uint64(i)] = spare[i]
-    return np.int64(left)
+    mine[PLACE] = np.int64(left)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _bounds(g, node, left, right):
+def _join(rows, spare, ints, meeting, parts):
+    """Put the shares that ``_divide`` made one after the other; returns where the right side starts."""
+    middle = meeting[1, PLACE]
+    for part in range(1, parts):
+        _, low, _ = _share(ints, part, parts)
+        for i in range(low, meeting[part + 1, PLACE]):
+            rows[middle] = rows[i]
+            middle += 1
+    at = middle
+    for part in range(parts):
+        _, low, high = _share(ints, part, parts)
+        for i in range(low, low + high - meeting[part + 1, PLACE]):
+            rows[at] = spare[i]
+            at += 1
+    return middle
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _bounds(reals, l2, node, left, sign):
     """Children along a monotone column keep to their own side of the middle of their values."""
-    sign = g.signs[g.ints[node, FEATURE]]
-    if sign == 0 or g.ints[node, NAMED]:
-        return
-    low, high, l2 = g.reals[node, LOW], g.reals[node, HIGH], g.scale[L2]
-    a = _value(g.reals[left, GRADIENT], g.reals[left, CURVATURE], l2, low, high)
-    b = _value(g.reals[right, GRADIENT], g.reals[right, CURVATURE], l2, low, high)
-    middle = 0.5 * (a + b)
+    low, high, right = reals[node, LOW], reals[node, HIGH], left + 1
+    a = _value(reals[left, GRADIENT], reals[left, CURVATURE], l2, low, high)
+    b = _value(reals[right, GRADIENT], reals[right, CURVATURE], l2, low, high)
     lower, upper = (left, right) if sign > 0 else (right, left)
-    g.reals[lower, HIGH] = middle
-    g.reals[upper, LOW] = middle
+    reals[lower, HIGH] = 0.5 * (a + b)
+    reals[upper, LOW] = 0.5 * (a + b)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _cut(g, node):
-    """Divide a node's rows among two children; the smaller will have its histogram filled."""
-    start, stop, depth = g.ints[node, START], g.ints[node, STOP], g.ints[node, DEPTH]
-    middle = _partition(g, node)
-    low, high = g.reals[node, LOW], g.reals[node, HIGH]
-    left = _new_node(g.ints, g.reals, g.control, g.whole, start, middle, depth + 1, low, high)
-    right = _new_node(g.ints, g.reals, g.control, g.whole, middle, stop, depth + 1, low, high)
-    g.ints[node, LEFT] = left
+def _cut(ints, reals, subset, control, whole, hist, middle):
+    """Make the two children of a node whose rows are divided; the smaller will have its histogram filled."""
+    node = control[CUTTING]
+    start, stop, depth = ints[node, START], ints[node, STOP], ints[node, DEPTH]
+    low, high = reals[node, LOW], reals[node, HIGH]
+    left = _new_node(ints, reals, control, whole, start, middle, depth + 1, low, high)
+    right = _new_node(ints, reals, control, whole, middle, stop, depth + 1, low, high)
+    ints[node, LEFT] = left
     small, large = (left, right) if middle - start <= stop - middle else (right, left)
-    _totals(g, small)
-    for column in (GRADIENT, CURVATURE):
-        g.reals[large, column] = g.reals[node, column] - g.reals[small, column]
-    _bounds(g, node, left, right)
-    at = (g.ints[node, FEATURE] * 256 + MISSING) * g.whole[WORDS]
-    if g.hist[g.ints[node, SLOT], at] == 0:  # no missing value was seen: the larger side takes those to come
-        g.ints[node, MISSING_LEFT] = large == left
-    elif g.ints[node, NAMED]:
-        g.ints[node, MISSING_LEFT] = np.int64(g.subset[node, 3] >> np.uint64(63))
-    g.ints[large, SLOT] = g.ints[node, SLOT]
-    g.control[SMALL], g.control[LARGE] = small, large
-    g.control[LEAVES] += 1
+    at = (ints[node, FEATURE] * 256 + MISSING) * whole[WORDS]
+    if hist[ints[node, SLOT], at] == 0:  # no missing value was seen: the larger side takes those to come
+        ints[node, MISSING_LEFT] = large == left
+    elif ints[node, NAMED]:
+        ints[node, MISSING_LEFT] = np.int64(subset[node, 3] >> np.uint64(63))
+    ints[large, SLOT] = ints[node, SLOT]
+    control[SMALL], control[LARGE] = small, large
+    control[LEAVES] += 1
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def advance(g: Grower, parts: int) -> bool:
-    """Keep what ``work`` found and cut the next node; False when the tree is grown."""
+def _pick(ints, reals, control, frontier, whole):
+    """Choose the next node to cut; PART when the tree is grown."""
+    if control[FREE] > 0 and control[LEAVES] < whole[MAX_LEAVES]:
+        control[CUTTING] = _next(ints, reals, control, frontier, whole[BY_DEPTH])
+        return DIVIDE
+    for i in range(control[FREE]):  # leaves that were not cut lose the cut they had in mind
+        ints[frontier[i], FEATURE] = -1
+        reals[frontier[i], GAIN] = 0.0
+    return PART
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _prepare(ints, control, free, asked, whole):
+    """Give the smaller child a histogram; False where nothing below the two can be cut, so that none is needed."""
+    small, large = control[SMALL], control[LARGE]
+    if large >= 0:
+        if control[LEAVES] >= whole[MAX_LEAVES] or not (ints[small, OPEN] or ints[large, OPEN]):
+            _give_slot(ints, free, control, large)
+            return False
+        _take_slot(ints, free, control, small)
+        ask(asked[1], whole, large)
+    ask(asked[0], whole, small)
+    return True
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _next_task(g, parts):
+    """What all threads do next, after all have done the task before; PART when the tree is grown."""
+    ints, reals, control, whole, frontier, free = g.ints, g.reals, g.control, g.whole, g.frontier, g.free
+    before = control[STAGE]
+    used = parts if _worth_sharing(ints, control, before) else 1
+    if before == PLANT:
+        return ORDER
+    if before == DIVIDE:
+        middle = _join(g.rows, g.spare, ints[control[CUTTING]], g.meeting, used)
+        _cut(ints, reals, g.subset, control, whole, g.hist, middle)
+        return ORDER
+    if before == ORDER:
+        _total(ints, reals, control, g.scale, g.signs, g.meeting, used)
+        if _prepare(ints, control, free, g.asked, whole):
+            return SEARCH
+        return _pick(ints, reals, control, frontier, whole)
     for child in range(1, -1, -1):  # the smaller last, so that the newest node is small: few histograms stay open
-        node = g.control[LARGE] if child else g.control[SMALL]
+        node = control[LARGE] if child else control[SMALL]
         if node >= 0:
-            _settle(g, node, child, parts)
-    while g.control[FREE] > 0 and g.control[LEAVES] < g.whole[MAX_LEAVES]:
-        node = _next(g)
-        _cut(g, node)
-        small, large = g.control[SMALL], g.control[LARGE]
-        last = g.control[LEAVES] >= g.whole[MAX_LEAVES]
-        if last or not (g.ints[small, OPEN] or g.ints[large, OPEN]):
-            _give_slot(g.ints, g.free, g.control, large)  # nothing below can be cut: their histograms are not needed
-            continue
-        _take_slot(g.ints, g.free, g.control, small)
-        for child in range(2):
-            node = large if child else small
-            ask(g.asked[child], g.whole, node)
-        return True
-    for i in range(g.control[FREE]):  # leaves that were not cut lose the cut they had in mind
-        node = g.frontier[i]
-        g.ints[node, FEATURE] = -1
-        g.reals[node, GAIN] = 0.0
-    return False
+            _settle(ints, reals, g.subset, control, frontier, free, g.found, g.found_subset, node, child)
+    return _pick(ints, reals, control, frontier, whole)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _worth_sharing(ints, control, task):
+    node = control[CUTTING] if task == DIVIDE else control[SMALL]
+    return task == SEARCH or ints[node, STOP] - ints[node, START] >= _FEW_ROWS
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _do(g, task, part, parts):
+    """A thread's part of a task."""
+    mine = g.meeting[part + 1]
+    if task == DIVIDE:
+        node = g.control[CUTTING]
+        _divide(g.words, g.rows, g.spare, g.ints[node], g.subset[node], part, parts, mine)
+    elif task == ORDER:
+        small = g.ints[g.control[SMALL]]
+        _put_in_order(g.rows, g.first, g.second, g.ordered, small, g.whole, part, parts, mine)
+    else:
+        _search(g, part, g.ends[part], g.ends[part + 1])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _lead(g, parts):
+    """Once all have done the last task, give out the next; WAIT when one of them lets wait long."""
+    meeting, control = g.meeting, g.control
+    turn = meeting[0, TURN]
+    for part in range(1, parts):
+        if not met(meeting[part + 1], DONE, turn):
+            return WAIT
+    task = _next_task(g, parts)
+    control[STAGE] = task
+    if task == PART:
+        part_all(meeting)
+    elif parts > 1 and _worth_sharing(g.ints, control, task):
+        meeting[0, TASK] = task
+        post(meeting[0], TURN, turn + 1)
+    return task
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def part_all(meeting: np.ndarray) -> None:
+    """Tell the threads that follow that the tree is grown, or given up."""
+    meeting[0, TASK] = PART
+    post(meeting[0], TURN, meeting[0, TURN] + 1)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def take_part(g: Grower, part: int, parts: int) -> bool:
+    """Do the tasks of a part until the tree is grown, part 0 leading; False when others let wait long: call again."""
+    meeting, mine = g.meeting, g.meeting[part + 1]
+    while True:
+        if part == 0:
+            task = _lead(g, parts)
+        else:
+            task = meeting[0, TASK] if met(meeting[0], TURN, mine[DONE] + 1) else np.int64(WAIT)
+        if task < DIVIDE:
+            mine[DONE] += part > 0 and task == PART
+            return task == PART
+        _do(g, task, part, parts if part > 0 or _worth_sharing(g.ints, g.control, task) else 1)
+        if part > 0:
+            post(mine, DONE, mine[DONE] + 1)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import numpy as np
 
-from benthic.base.threads import Crew
+from benthic.base.threads import Crew, threads
 from benthic.trees import histogram as hg
 from benthic.trees.binning import Bins, pack
+from benthic.trees.signals import LINE
 
-_SMALL_NODE = 60_000  # rows times columns of a node below which one thread fills its histogram
+_EXACT = 5_000  # rows below which gradients are not rounded to few bits
+_FEWEST_BITS = 8  # of a gradient and a curvature together that share a word
+_NAP = 2e-5  # seconds a thread sleeps that has waited long
 _SMALL_WORK = 200_000  # rows times columns of a tree below which one thread grows it
 
 
@@ -79,17 +83,16 @@ class HistogramGrower:
         slots = leaves + 1 if rules.max_leaf_nodes else n.bit_length() + 3
         nodes, step = 2 * leaves + 1, 2 if second_order else 1
         order = {"leaf": 0, "depth": 1}[rules.growth] if rules.max_leaf_nodes else 2
-        shift = max(n.bit_length(), 1)
         signs = np.zeros(p, np.int64) if rules.monotonic is None else np.asarray(rules.monotonic, np.int64)
-        whole = [step, shift, rules.min_samples_leaf, rules.max_depth or n + 1, leaves, order]
-        whole += [rules.max_features or p, 0, p]
+        whole = [rules.min_samples_leaf, rules.max_depth or n + 1, leaves, order, rules.max_features or p, 0, p]
+        whole += [step, n.bit_length(), 0, n.bit_length()]
         blocks = len(words)
-        parts = min(self.crew.size, blocks) if n * p > _SMALL_WORK else 1
+        parts = min(self.crew.size, threads(-1), blocks) if n * p > _SMALL_WORK else 1  # they wait awake: one a core
         ends = [round(p * k / parts / 8) for k in range(parts)]  # the last block may be nearly empty
-        self.blocks = [*ends, blocks]
+        self.parts = parts
         self.grower = hg.Grower(
             words=words,
-            rows=np.arange(n, dtype=np.uint32),
+            rows=np.zeros(n + hg.AHEAD, dtype=np.uint32),
             spare=np.empty(n, dtype=np.uint32),
             first=np.empty(n, dtype=np.int64),
             second=np.empty(n if second_order else 1, dtype=np.int64),
@@ -98,7 +101,7 @@ class HistogramGrower:
             ints=np.zeros((nodes, 10), dtype=np.int64),
             reals=np.zeros((nodes, 5)),
             subset=np.zeros((nodes, 4), dtype=np.uint64),
-            control=np.zeros(6, dtype=np.int64),
+            control=np.zeros(8, dtype=np.int64),
             frontier=np.zeros(nodes, dtype=np.int64),
             free=np.arange(slots),
             found=np.zeros((parts, 2, 5)),
@@ -109,6 +112,8 @@ class HistogramGrower:
             asked=np.ones((2, p), dtype=np.uint8),
             whole=np.array(whole, dtype=np.int64),
             scale=np.array([1.0, 1.0, rules.l2, rules.min_curvature, rules.min_gain]),
+            ends=np.array([*ends, blocks], dtype=np.int64),
+            meeting=np.zeros((parts + 1, LINE), dtype=np.int64),
         )
 
     def grow(
@@ -118,67 +123,73 @@ class HistogramGrower:
         sizes: tuple[float, float],
         chosen: np.ndarray | None = None,
         seed: int = 0,
+        turn: int = 0,
     ) -> GrownTree:
-        """One tree for gradients (n,) and curvatures (n,), or (1,) when they are all one.
+        """One tree for gradients (n,) and curvatures (n,), none below 0, or (1,) when they are all one.
 
-        sizes: the largest of either in size. chosen: sorted rows that take part. seed: chooses columns.
+        sizes: the largest of either in size. chosen: sorted rows that take part. seed: chooses columns. turn: how
+        many trees there were before; gradients are rounded differently every time.
         """
         g = self.grower
-        free = 62 - int(g.whole[hg.SHIFT])  # bits left for a sum over all rows
-        units = np.array([max(size, 1e-300) / 2.0**bits for size, bits in zip(sizes, self._bits(free), strict=True)])
+        units = np.maximum(sizes, 1e-300) / 2.0 ** np.array(self._bits(curvature, sizes[1]))
         if len(g.second) == 1:
             units[1] = 1.0
-        g.scale[hg.GRADIENT_UNIT], g.scale[hg.CURVATURE_UNIT] = units
+        g.scale[[hg.GRADIENT_UNIT, hg.CURVATURE_UNIT]] = units
         g.whole[hg.SEED] = seed
-        shift = int(g.whole[hg.SHIFT])
         self.crew.split(
             self.rows,
-            lambda low, high: hg.pack_gradients(gradient, curvature, units, shift, g.first, g.second, low, high),
+            lambda low, high: hg.pack_gradients(
+                gradient, curvature, units, g.whole, turn, g.first, g.second, low, high
+            ),
         )
         count = self.rows if chosen is None else len(chosen)
         g.rows[:count] = np.arange(count, dtype=np.uint32) if chosen is None else chosen
         self._plant(count)
-        self._grow()
+        if self.parts > 1:
+            self.crew.together(self._grow)
+        else:
+            self._grow(0)
         return self._harvest(count)
+
+    def _bits(self, curvature: np.ndarray, largest: float) -> tuple[int, int]:
+        """Bits of a row's gradient and curvature, so that sums have room; decides whether they share a word.
+
+        They do where enough bits are left, and where curvatures are not so unequal that most would be lost.
+        """
+        g, count = self.grower, self.rows.bit_length()
+        free = 63 - 3 * count
+        g.whole[[hg.LIFT, hg.TOP]] = 0, count
+        if len(g.second) == 1:
+            return 62 - 2 * count, 0
+        g.whole[hg.WORDS] = 2
+        bend = min((free - 2) // 2, 20)
+        if self.rows < _EXACT or free < _FEWEST_BITS or curvature.mean() * 2.0**bend < 4 * largest:
+            return 62 - 2 * count, 62 - count
+        g.whole[[hg.WORDS, hg.LIFT, hg.TOP]] = 1, count, 2 * count + bend
+        return min(free - bend, 30), bend
 
     def _plant(self, count: int) -> None:
         """Make the root: it holds the first ``count`` of the rows."""
         g = self.grower
         g.control[:] = 0
         g.free[:] = np.arange(len(g.free))[::-1]
-        g.control[[hg.NODES, hg.LEAVES, hg.LARGE]] = 1, 1, -1
+        g.control[[hg.NODES, hg.LEAVES, hg.LARGE, hg.STAGE]] = 1, 1, -1, hg.PLANT
         g.control[hg.SLOTS] = len(g.free) - 1
         g.ints[0] = 0
         g.ints[0, [hg.FEATURE, hg.LEFT, hg.STOP, hg.SLOT]] = -1, -1, count, g.free[-1]
         g.ints[0, hg.OPEN] = count >= 2 * g.whole[hg.MIN_ROWS]
-        shift, step = int(g.whole[hg.SHIFT]), int(g.whole[hg.WORDS])
-        slope, bend = hg.put_in_order(g.rows, g.first, g.second, g.ordered, 0, count, shift, step)
-        units = g.scale[[hg.GRADIENT_UNIT, hg.CURVATURE_UNIT]]
-        g.reals[0] = slope * units[0], bend * units[1], 0.0, -np.inf, np.inf
-        hg.ask(g.asked[0], g.whole, 0)
+        g.reals[0] = 0.0, 0.0, 0.0, -np.inf, np.inf
 
-    def _bits(self, free: int) -> tuple[int, int]:
-        return free - int(self.grower.whole[hg.SHIFT]), free
-
-    def _grow(self) -> None:
-        """Cut node after node; large ones are shared by the threads, small ones are not worth it."""
-        g, ends, crew = self.grower, self.blocks, self.crew
-        parts = len(ends) - 1
-
-        def part(k: int) -> None:
-            if k < parts:
-                hg.work(g, k, ends[k], ends[k + 1])
-
-        while True:
-            small = int(g.control[hg.SMALL])
-            rows = int(g.ints[small, hg.STOP] - g.ints[small, hg.START])
-            used = parts if rows * self.columns >= _SMALL_NODE else 1
-            if used > 1:
-                crew.together(part)
-            else:
-                hg.work(g, 0, 0, ends[-1])
-            if not hg.advance(g, used):
-                return
+    def _grow(self, part: int) -> None:
+        """A thread's part in growing a tree. Compiled threads wait for each other awake, then doze here."""
+        g = self.grower
+        try:
+            while part < self.parts and not hg.take_part(g, part, self.parts):
+                time.sleep(_NAP)
+        except BaseException:
+            if part == 0:
+                hg.part_all(g.meeting)
+            raise
 
     def _harvest(self, count: int) -> GrownTree:
         g = self.grower

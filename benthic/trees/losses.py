@@ -111,6 +111,26 @@ def _at(code, z, y, level):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _logistic(raw, y, gradient, curvature, start, stop):
+    """What ``respond`` does for the logistic loss of unweighted rows; the logarithm of a product is taken at times."""
+    total, product, steepest, largest = 0.0, 1.0, 0.0, 0.0
+    for i in range(start, stop):
+        z = raw[i]
+        e = np.exp(-abs(z))
+        over = 1.0 / (1.0 + e)
+        slope = (over if z >= 0 else e * over) - y[i]
+        bend = max(e * over * over, 1e-16)
+        gradient[i], curvature[i] = slope, bend
+        steepest, largest = max(steepest, abs(slope)), max(largest, bend)
+        total += max(z, 0.0) - y[i] * z
+        product *= 1.0 + e  # at most 2
+        if i & 255 == 0:
+            total += np.log(product)
+            product = 1.0
+    return total + np.log(product), steepest, largest
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def respond(
     code: int,
     level: float,
@@ -126,6 +146,9 @@ def respond(
     """Slopes and curvatures of rows ``start:stop``; report gets the loss summed and the largest of both."""
     total, steepest, largest = 0.0, 0.0, 0.0
     weighted, curved = len(weight) > 1, len(curvature) > 1
+    if code == LOGISTIC and curved and not weighted:
+        report[0], report[1], report[2] = _logistic(raw, y, gradient, curvature, start, stop)
+        return
     for i in range(start, stop):
         value, slope, bend = _at(code, raw[i], y[i], level)
         if weighted:

@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 
 from benthic.base.threads import Crew
+from benthic.trees import histogram_grower
 from benthic.trees.binning import bin_codes, find_bins
 from benthic.trees.boosting_objective import newton_values
+from benthic.trees.histogram import LIFT, SHIFT, TOP, WORDS, pack_gradients
 from benthic.trees.histogram_grower import GrowthRules, HistogramGrower
+from benthic.trees.signals import met
 
 pytestmark = pytest.mark.spec("G-02")
 
@@ -148,6 +151,77 @@ def test_threads_and_a_sample_of_rows_change_nothing_but_the_rows():
     leaf = grower.place(chosen)
     for node in part.leaves:
         assert set(part.rows[part.start[node] : part.stop[node]]) == set(chosen[leaf == node])
+
+
+def many_rows(seed=7):
+    """Rows enough to round to few bits; the cuts are plain to see."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(20_000, 17))
+    X[rng.random(X.shape) < 0.02] = np.nan
+    g = np.nan_to_num(X[:, 0] + 0.5 * (X[:, 1] > 0) * X[:, 2]) + 0.1 * rng.normal(size=20_000)
+    return X, g, rng.uniform(0.1, 1.0, 20_000)
+
+
+def test_sums_that_share_a_word_find_the_cuts_of_exact_ones(monkeypatch):
+    X, g, h = many_rows()
+    rules = GrowthRules(max_leaf_nodes=12)
+    near, grower = grown(X, g, h, rules)
+    assert grower.grower.whole[WORDS] == 1
+    monkeypatch.setattr(histogram_grower, "_EXACT", 10**9)
+    exact, grower = grown(X, g, h, rules)
+    assert grower.grower.whole[WORDS] == 2
+    for name in ("feature", "left", "missing_left"):
+        np.testing.assert_array_equal(getattr(near, name), getattr(exact, name))
+    np.testing.assert_allclose(near.gain, exact.gain, rtol=2e-3)  # rounding errors add up as a random walk
+    rows = near.rows[near.start[near.leaves[0]] : near.stop[near.leaves[0]]]
+    assert newton_values(g, h, near, 0.0)[0] == pytest.approx(-g[rows].sum() / h[rows].sum(), rel=1e-12)
+
+
+@pytest.mark.parametrize("second_order", [False, True])
+def test_threads_that_share_rows_and_columns_grow_the_tree_of_one(second_order):
+    X, g, h = many_rows()
+    h, names = h if second_order else np.ones(1), [False] * 16 + [True]
+    X[:, 16] = np.round(X[:, 16])
+    rules = GrowthRules(max_leaf_nodes=20, monotonic=np.array([1] + [0] * 16))
+    one, two = (grown(X, g, h, rules, categorical=names, jobs=jobs)[0] for jobs in (1, 2))
+    for name in ("feature", "bin", "left", "missing_left", "named", "start", "gain", "low", "high", "rows"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
+    named = one.named == 1
+    np.testing.assert_array_equal(one.subset[named], two.subset[named])
+
+
+def test_rounding_at_random_is_right_on_average_and_differs_by_tree():
+    n, bits = 20_000, 15
+    whole = np.zeros(11, dtype=np.int64)
+    whole[[WORDS, SHIFT, LIFT, TOP]] = 1, bits, bits, 2 * bits + 4
+    gradient, curvature = np.full(n, -0.3), np.full(n, 0.01)
+    found = []
+    for turn in range(2):
+        first = np.empty(n, dtype=np.int64)
+        pack_gradients(gradient, curvature, np.array([0.125, 0.0625]), whole, turn, first, np.empty(1), 0, n)
+        slope, bend = (first >> whole[TOP]) * 0.125, ((first >> bits) & (2 ** (bits + 4) - 1)) * 0.0625
+        assert (first & (2**bits - 1) == 1).all()
+        assert set(slope) == {-0.375, -0.25} and set(bend) == {0.0, 0.0625}
+        for got, wanted in ((slope, -0.3), (bend, 0.01)):
+            assert abs(got.mean() - wanted) < 5 * got.std() / n**0.5
+        found.append(slope)
+    assert abs(np.corrcoef(found)[0, 1]) < 5 / n**0.5
+
+
+def test_curvatures_that_few_bits_would_lose_have_a_word_of_their_own():
+    X, g, h = many_rows()
+    h[:] = 1e-4
+    h[0] = 1.0
+    tree, grower = grown(X, g, h, GrowthRules(max_leaf_nodes=4, min_curvature=0.0))
+    assert grower.grower.whole[WORDS] == 2
+    inside = [tree.rows[tree.start[k] : tree.stop[k]] for k in (0, tree.left[0], tree.left[0] + 1)]
+    whole, left, right = (worth(g[rows], h[rows], 0.0) for rows in inside)
+    assert tree.gain[0] == pytest.approx(left + right - whole, rel=1e-6)
+
+
+def test_a_thread_stops_waiting_for_a_number_that_does_not_come():
+    numbers = np.array([3, 4])
+    assert met(numbers, 1, 4) and not met(numbers, 0, 4)
 
 
 def test_a_long_thin_tree_needs_few_histograms():

@@ -113,6 +113,14 @@ def test_a_long_newton_step_of_the_logistic_loss_is_halved_until_it_descends():
     assert total(newton) > total(0.0) > total(values[0])
 
 
+def test_rows_without_weights_have_the_logistic_loss_of_rows_that_weigh_one():
+    rng = np.random.default_rng(2)
+    raw, y = np.concatenate([rng.normal(size=990) * 4, np.linspace(-700, 700, 10)]), rng.integers(0, 2, 1000) * 1.0
+    plain, weighted = (answers(Loss(LOGISTIC), raw, y, weight) for weight in (np.ones(1), np.ones(1000)))
+    for got, wanted in zip(plain, weighted, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-9, atol=1e-15)
+
+
 def test_losses_refuse_targets_outside_their_domain():
     y = np.array([-1.0, 2.0])
     with pytest.raises(InvalidInput, match="did you mean 'poisson'"):
