@@ -37,6 +37,8 @@ _ROOMS = (
     "memory",
     "svm",
     "cluster",
+    "chains",
+    "topics",
     "mixture",
     "gp",
     "bayes",

@@ -59,7 +59,13 @@ _KERNELS: dict[str, str] = {
     "RationalQuadratic": "benthic.kernels.stationary",
 }
 
-STORED: dict[str, str] = {**RECORDS, **_KERNELS}
+# Parts of fitted models.
+_PARTS: dict[str, str] = {
+    "Space": "benthic.generative.vae.space",
+    "Vectorizer": "benthic.topics.vectorizer",
+}
+
+STORED: dict[str, str] = {**RECORDS, **_KERNELS, **_PARTS}
 
 _CATALOGUE = Catalogue(ENTRIES)
 

@@ -60,6 +60,8 @@ class Encoder:
             return value
         if type(value) is float:
             return value if math.isfinite(value) else {"$float": repr(value)}
+        if path in self._leave_out and isinstance(value, (list, tuple, dict)):
+            return {"$supplied": path}  # a pair of modules, say
         for kinds, method in self._METHODS:
             if isinstance(value, kinds):
                 return method(self, value, path)

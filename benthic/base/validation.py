@@ -139,10 +139,14 @@ def _arrive_tensor(estimator: Any, X: Tensor, reset: bool) -> tuple[Tensor, Orig
 
 def _check_finite(estimator: Any, X: Tensor, missing: bool) -> None:
     """Refuse NaN (unless it means missing), infinities, and numbers whose squares overflow."""
+    limit = torch.finfo(X.dtype).max ** 0.5 * 1e-3
+    if X.numel():
+        low, high = X.aminmax()  # one sweep; NaN fails both comparisons
+        if bool((high <= limit) & (low >= -limit)):
+            return
     largest = X.abs().max() if not missing else X.nan_to_num(0.0, torch.inf, torch.inf).abs().max()
     if not missing and bool(torch.isnan(largest)):
         raise InvalidInput(_nan_text(estimator, X))
-    limit = torch.finfo(X.dtype).max ** 0.5 * 1e-3
     if bool(largest > limit):
         where = _column(estimator, int((X.nan_to_num(0.0, torch.inf, torch.inf).abs() > limit).any(0).nonzero()[0]))
         if bool(torch.isinf(largest)):
@@ -155,15 +159,13 @@ def _check_finite(estimator: Any, X: Tensor, missing: bool) -> None:
 def _nan_text(estimator: Any, X: Tensor) -> str:
     counts = torch.isnan(X).sum(0)
     first = int(counts.nonzero()[0])
-    others = [
-        entry.name
-        for entry in catalogue().values()
-        if "missing" in entry.data and entry.name != type(estimator).__name__
-    ]
+    own = catalogue().get(type(estimator).__name__)
+    tasks = set(own.tasks) if own is not None else set()
+    able = [entry for entry in catalogue().values() if "missing" in entry.data and tasks & set(entry.tasks)]
+    others = f", or use {' or '.join(entry.name for entry in able[:4])}, which accept missing values" if able else ""
     return (
-        f"Input X contains NaN: {int(counts[first])} in {_column(estimator, first)}; impute them, or use "
-        + " or ".join(others)
-        + ", which accept missing values"
+        f"Input X contains NaN: {int(counts[first])} in {_column(estimator, first)}; impute them, as GaussianMixture "
+        f"does{others}"
     )
 
 

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from benthic.base.catalogue import catalogue
 from benthic.base.files import write_atomic
 from benthic.base.schema import is_frame, to_arrow
 from benthic.cli.inputs import Inputs
+from benthic.generative.latent_pictures import traversals
 from benthic.metrics.judging import answers_of
 from benthic.pictures.canvas import png
 from benthic.pictures.curves import loss_curve, roc_curve
@@ -56,11 +58,14 @@ def pictures_of(model: Any, rows: Inputs, seed: int = 0) -> list[Picture]:
         found += _of_classes(model, rows)
     elif answers == "numbers":
         found += _of_numbers(model, rows)
-    if hasattr(model, "sample"):
+    table = not rows.text and "table" in _kinds(model)
+    if hasattr(model, "sample") and table:
         found += _of_samples(model, rows, seed)
     if hasattr(model, "encode"):
         found += _of_codes(model, rows)
-    if "X" in inspect.signature(getattr(model, "plot", len)).parameters:
+    if not table:
+        found.append(Picture("model", "The model", (inspect.getdoc(model.plot) or "").splitlines()[0], model.plot()))
+    elif "X" in inspect.signature(getattr(model, "plot", len)).parameters:
         text = (inspect.getdoc(model.plot) or "").splitlines()[0]
         found.append(Picture("model", "The model", text, model.plot(rows.X)))
     history = getattr(model, "history_", None)
@@ -68,6 +73,11 @@ def pictures_of(model: Any, rows: Inputs, seed: int = 0) -> list[Picture]:
         text = "The loss after every pass over the data; it should fall and level off."
         found.append(Picture("loss", "Training", text, loss_curve(history)))
     return found
+
+
+def _kinds(model: Any) -> tuple[str, ...]:
+    entry = catalogue().get(type(model).__name__)
+    return ("table",) if entry is None else entry.data
 
 
 def _of_classes(model: Any, rows: Inputs) -> list[Picture]:
@@ -141,6 +151,8 @@ def _of_codes(model: Any, rows: Inputs) -> list[Picture]:
         pairs = np.concatenate([_images(some, rows), _images(np.asarray(model.reconstruct(some)), rows)])
         text = "Above as given, below what is left after going through the code."
         found.append(Picture("reconstructions", "Reconstructions", text, image_grid(pairs, columns=len(some))))
+        text = "What each coordinate of the code does: it moves from left to right while the others rest."
+        found.append(Picture("traversals", "Traversals", text, traversals(model, rows.X, shape=rows.image)))
     return found
 
 

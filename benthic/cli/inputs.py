@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from benthic.base.catalogue import Entry, catalogue
 from benthic.base.errors import InvalidInput, nearest
 from benthic.base.schema import is_frame
 from benthic.base.seeds import np_generator
@@ -45,6 +46,11 @@ class Inputs:
     def streamed(self) -> bool:
         """Whether the rows are read in pieces."""
         return isinstance(self.X, Source)
+
+    @property
+    def text(self) -> bool:
+        """Whether the rows are lines of text."""
+        return isinstance(self.X, np.ndarray) and self.X.dtype.kind == "O"
 
     @property
     def rows(self) -> int:
@@ -127,6 +133,26 @@ def _pixels(columns: Sequence[str]) -> tuple[int, int] | None:
     return (height, width) if height * width == len(columns) else None
 
 
+def suited(inputs: Inputs, entry: Entry) -> Inputs:
+    """The rows as the model takes them: those of a table as sequences of numbers, where it is a model of sequences."""
+    reads_text = {"documents", "symbols"} & set(entry.data)
+    if inputs.text and not reads_text:
+        others = [e.name for e in catalogue().values() if {"documents", "symbols"} & set(e.data)]
+        raise Usage(f"{entry.name} does not read text; {', '.join(others)} do")
+    if "table" in entry.data or not is_frame(inputs.X):
+        return inputs
+    table, odd = inputs.X, []
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        odd += [] if str(column.type).startswith(("int", "uint", "float", "double", "bool")) else [name]
+    if odd:
+        raise Usage(
+            f"{entry.name} is a model of sequences: each row of a table is one, of numbers, but {odd[0]!r} is not; "
+            "leave it out with --drop"
+        )
+    steps = [np.asarray(column.to_numpy(), dtype=np.float64) for column in table.columns]
+    return replace(inputs, X=np.column_stack(steps))
+
+
 def split(inputs: Inputs, fraction: float, seed: int, *, labels: bool) -> tuple[Inputs, Inputs | None]:
     """Rows to fit and rows to judge; with labels every class keeps its share where it can."""
     if inputs.streamed or not fraction or inputs.rows < 2:
@@ -145,11 +171,16 @@ def split(inputs: Inputs, fraction: float, seed: int, *, labels: bool) -> tuple[
 
 def rows_for(model: Any, data: str, target: Any, drop: Sequence[Any], *, need_y: bool) -> Inputs:
     """Data for a fitted model: columns it does not know are left out, the target set aside."""
+    entry = catalogue().get(type(model).__name__)
+    if entry is not None and "table" not in entry.data:
+        return suited(open_data(data, target if need_y else None, drop, stream=False), entry)
     if data in names():
         return open_data(data, target, drop)
     if not Path(data).exists():
         return open_data(data)
     found = open_data(data, stream=False)
+    if found.text:
+        return found if entry is None else suited(found, entry)
     if is_frame(found.X):
         return _columns_for(model, found, target, need_y)
     width = getattr(model, "n_features_in_", None)

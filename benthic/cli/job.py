@@ -16,7 +16,7 @@ from benthic.base.modelfile import load
 from benthic.cli import runs, settings
 from benthic.cli.console import as_json, plain, say
 from benthic.cli.failure import Usage
-from benthic.cli.inputs import JUDGED, Inputs, open_data, split
+from benthic.cli.inputs import JUDGED, Inputs, open_data, split, suited
 from benthic.cli.runs import Config, Run
 from benthic.cli.work import judged, print_measures
 from benthic.metrics.judging import Measure, judgeable, measures
@@ -57,7 +57,7 @@ def start(asked: Asked) -> Outcome:
     """A new run."""
     entry = catalogue()[asked.model]
     params = _params(entry, settings.parse(asked.settings))
-    inputs = open_data(asked.data, asked.target, asked.drop, stream=asked.stream)
+    inputs = suited(open_data(asked.data, asked.target, asked.drop, stream=asked.stream), entry)
     _check_target(entry, inputs)
     config = _config(asked, params, inputs)
     if runs.processes() > 1 and (asked.out is None or "random_state=" not in " ".join(asked.settings)):
@@ -79,7 +79,7 @@ def go_on(run: Run) -> Outcome:
     config = run.config()
     if config.model not in catalogue():
         raise Usage(f"{run.folder} was made with {config.model!r}, which this version does not know")
-    inputs = open_data(config.data, config.target, config.drop, stream=config.stream)
+    inputs = suited(open_data(config.data, config.target, config.drop, stream=config.stream), catalogue()[config.model])
     return _fit(run, config, inputs, resume=True)
 
 
@@ -226,7 +226,7 @@ def _learn(entry: Entry, config: Config, run: Run, rest: Inputs, held: Inputs | 
 
 
 def _supervised(entry: Entry) -> bool:
-    return bool({"classify", "regress"} & set(entry.tasks))
+    return bool({"classify", "regress", "label"} & set(entry.tasks))
 
 
 def _without_run(trainer: dict[str, Any]) -> dict[str, Any]:

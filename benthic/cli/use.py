@@ -1,4 +1,4 @@
-"""``benthic predict``, ``sample`` and ``evaluate``: a fitted model at work."""
+"""``benthic predict``, ``sample``, ``forecast`` and ``evaluate``: a fitted model at work."""
 
 from __future__ import annotations
 
@@ -40,6 +40,19 @@ def sample(
     from benthic.cli import work
 
     work.sample(run, n, seed, out)
+
+
+def forecast(
+    run: RunArgument,
+    data: DataArgument,
+    steps: Annotated[int, typer.Option("-h", "--steps", metavar="H", min=1, help="How many steps ahead.")] = 10,
+    level: Annotated[float, typer.Option(metavar="P", help="Probability that each interval holds the truth.")] = 0.9,
+    out: Out = None,
+) -> None:
+    """Go on with the sequences of DATA: one line a step, with its interval."""
+    from benthic.cli import work
+
+    work.forecast(run, data, steps, level, out)
 
 
 def evaluate(

@@ -1,4 +1,4 @@
-"""What ``predict``, ``sample`` and ``evaluate`` do."""
+"""What ``predict``, ``sample``, ``forecast`` and ``evaluate`` do."""
 
 from __future__ import annotations
 
@@ -14,10 +14,15 @@ from benthic.cli.failure import Usage
 from benthic.cli.inputs import Inputs, rows_for
 from benthic.cli.runs import Config, model_of
 from benthic.data.bundled import names
-from benthic.metrics.judging import Measure, answers_of, measures
+from benthic.metrics.judging import Measure, answers_of, labels_steps, measures
 
 # the tasks whose models have a verb
-_TASKS = {"predict": {"classify", "regress", "cluster"}, "predict_proba": {"classify"}, "sample": {"generate"}}
+_TASKS = {
+    "predict": {"classify", "regress", "cluster", "label", "decode"},
+    "predict_proba": {"classify"},
+    "sample": {"generate"},
+    "forecast": {"forecast"},
+}
 
 
 def predict(run: Path, data: str, out: Path | None, proba: bool) -> None:
@@ -43,10 +48,27 @@ def sample(run: Path, n: int, seed: int | None, out: Path | None) -> None:
     outputs.write(model.sample(n, seed=seed), out, config.columns if config else ())
 
 
+def forecast(run: Path, data: str, steps: int, level: float, out: Path | None) -> None:
+    """Write the next steps of every sequence, one line a step."""
+    outputs.check_ending(out)
+    model, config = model_of(run)
+    _needs(model, "forecast", "forecast")
+    rows = _rows(model, config, data, None, need_y=False)
+    mean = np.asarray(model.forecast(steps, given=rows.X), dtype=np.float64)
+    spans = np.asarray(model.forecast_interval(steps, level, given=rows.X), dtype=np.float64)
+    n, width = len(mean), mean.size // (len(mean) * steps)
+    mean, spans = mean.reshape(n * steps, width), spans.reshape(n * steps, width, 2)
+    columns = {"sequence": np.repeat(np.arange(n), steps), "step": np.tile(np.arange(1, steps + 1), n)}
+    for j in range(width):
+        mark = f"_{j}" if width > 1 else ""
+        columns |= {f"mean{mark}": mean[:, j], f"low{mark}": spans[:, j, 0], f"high{mark}": spans[:, j, 1]}
+    outputs.write(np.column_stack(list(columns.values())), out, list(columns))
+
+
 def evaluate(run: Path, data: str, target: str | None, json: bool) -> None:
     """Print how good the model is on the rows."""
     model, config = model_of(run)
-    supervised = answers_of(model) is not None
+    supervised = answers_of(model) is not None or labels_steps(model)
     rows = _rows(model, config, data, target, need_y=supervised)
     if supervised and rows.y is None:
         raise Usage(f"{type(model).__name__} is judged by its answers; name the true ones with --target COL")

@@ -82,6 +82,77 @@ def choose(scores, begin, end, rows, squares, reach, slack, labels, upper, lower
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST)
+def pick(scores, X, weight, start, labels, sums):
+    """Nearest centers of the rows of ``X`` after ``start``, one a column of ``scores``; how many labels changed.
+
+    Rows whose label changes move from the sums (k, d + 1) of the old label, if they had one, to those of the new. Takes
+    less time than ``choose`` and ``resum``, but leaves the bounds as they were.
+    """
+    k, m = scores.shape
+    d = X.shape[1]
+    weighted = weight.shape[0] > 0
+    step = 512
+    best = np.empty(step, scores.dtype)
+    found = np.empty(step, np.int32)
+    changed = 0
+    for first in range(0, m, step):
+        size = min(step, m - first)
+        for r in range(size):
+            best[r] = scores[0, first + r]
+            found[r] = 0
+        for j in range(1, k):
+            line = scores[j, first : first + size]
+            for r in range(size):
+                s = line[r]
+                b = best[r]
+                found[r] = j if s < b else found[r]
+                best[r] = min(s, b)
+        for r in range(size):
+            i = start + first + r
+            old, new = labels[i], found[r]
+            if old != new:
+                changed += 1
+                labels[i] = new
+                w = weight[i] if weighted else 1.0
+                for f in range(d):
+                    sums[new, f] += w * X[i, f]
+                sums[new, d] += w
+                if old >= 0:
+                    for f in range(d):
+                        sums[old, f] -= w * X[i, f]
+                    sums[old, d] -= w
+    return changed
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def lengths(X, weight, begin, end, squares):
+    """Squared lengths of rows begin..end of ``X``; their weighted sum, in double precision."""
+    weighted = weight.shape[0] > 0
+    whole = 0.0
+    for i in range(begin, end):
+        total = 0.0
+        for f in range(X.shape[1]):
+            x = np.float64(X[i, f])
+            total += x * x
+        squares[i] = total
+        whole += total * weight[i] if weighted else total
+    return whole
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def costs(X, centers, labels, begin, end, squares):
+    """Squared distances of rows begin..end of ``X`` to the centers that their labels name."""
+    for i in range(begin, end):
+        j = labels[i]
+        total = X[i, 0] * 0
+        for f in range(X.shape[1]):
+            gap = X[i, f] - centers[j, f]
+            total += gap * gap
+        squares[i] = total
+    return 0.0
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)
 def resum(X, weight, before, labels, rows, begin, end, sums):
     """Move rows whose label changed from the sums (k, d + 1) of the old label, if it had one, to those of the new."""
     d = X.shape[1]

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -36,6 +37,25 @@ def available(X: Tensor) -> bool:
 if find_spec("triton") is not None:
     import triton
     import triton.language as tl
+
+    @triton.jit
+    def _prepare(c_ptr, half_ptr, low_ptr, parts_ptr, k, d, padded, scale, nowhere, D: tl.constexpr, BM: tl.constexpr):
+        rows = tl.program_id(0) * BM + tl.arange(0, BM)
+        cols = tl.arange(0, D)
+        there = (rows < k)[:, None] & (cols < d)[None, :]
+        c = tl.load(c_ptr + rows[:, None] * d + cols[None, :], mask=there, other=0.0)
+        wide = c.to(tl.float64)
+        half = tl.where(rows < k, (0.5 * tl.sum(wide * wide, 1)).to(tl.float32), nowhere)
+        tl.store(half_ptr + rows, half)
+        tl.store(half_ptr + padded + rows, tl.where(rows < k, half * scale * scale, nowhere))
+        at = rows[:, None] * D + cols[None, :]
+        tl.store(low_ptr + at, (c * scale).to(tl.float16))
+        a = c.to(tl.bfloat16)
+        rest = c - a.to(tl.float32)
+        b = rest.to(tl.bfloat16)
+        tl.store(parts_ptr + at, a)
+        tl.store(parts_ptr + padded * D + at, b)
+        tl.store(parts_ptr + 2 * padded * D + at, (rest - b.to(tl.float32)).to(tl.bfloat16))
 
     @triton.jit
     def _nearest(
@@ -93,8 +113,11 @@ if find_spec("triton") is not None:
         c_ptr,
         half_ptr,
         labels_ptr,
+        moved_ptr,
+        old_ptr,
         d,
         blocks,
+        TRACK: tl.constexpr,
         D: tl.constexpr,
         BM: tl.constexpr,
         BK: tl.constexpr,
@@ -127,6 +150,12 @@ if find_spec("triton") is not None:
                 first = tl.min(tl.where(s == m[:, None], ks[None, :], 2147483647), 1)
                 label = tl.where(m > best, first, label)
                 best = tl.maximum(m, best)
+            if TRACK:
+                before = tl.load(labels_ptr + rows, mask=live, other=0)
+                moves = (live & (label != before)).to(tl.int32)
+                place = tl.atomic_add(count_ptr + 1, tl.sum(moves)) + tl.cumsum(moves, 0) - 1
+                tl.store(moved_ptr + place, rows, mask=moves > 0)
+                tl.store(old_ptr + place, before, mask=moves > 0)
             tl.store(labels_ptr + rows, label, mask=live)
 
     @triton.jit
@@ -177,6 +206,45 @@ def _blocks(count: int, size: int) -> int:
     return -(-count // size)
 
 
+class Table(NamedTuple):
+    """Centers made ready for the kernels.
+
+    centers: (k, d) on the CPU. halves: (2, padded) half their squared lengths, and the same scaled. low: (padded, D)
+    in half precision, scaled. parts: (3, padded, D) in bfloat16. scale: a power of two. width: D, columns with padding.
+    """
+
+    centers: Tensor
+    halves: Tensor
+    low: Tensor
+    parts: Tensor
+    scale: float
+    width: int
+
+
+def padded_width(d: int) -> int:
+    """The power of two that d columns are padded to."""
+    return max(16, 1 << (d - 1).bit_length())
+
+
+def scale_of(largest: float) -> float:
+    """The power of two that brings numbers of this size within half precision's range."""
+    return 2.0 ** (_HIGHEST - math.ceil(math.log2(max(largest, 1e-30))))
+
+
+def table_of(centers: Tensor, largest: float, X: Tensor) -> Table:
+    """Centers (k, d), best on the CPU, for rows X whose numbers are at most ``largest``; made ready on the device."""
+    centers = centers.detach().cpu().float().contiguous()
+    k, d = centers.shape
+    D, padded = padded_width(d), _blocks(k, _FAR) * _FAR
+    scale = scale_of(max(largest, float(np.abs(centers.numpy()).max())))
+    half = torch.empty(2, padded, device=X.device)
+    low = torch.empty(padded, D, dtype=torch.float16, device=X.device)
+    parts = torch.empty(3, padded, D, dtype=torch.bfloat16, device=X.device)
+    with torch.cuda.device(X.device):
+        _prepare[(padded // 16,)](centers.to(X.device), half, low, parts, k, d, padded, scale, _NOWHERE, D=D, BM=16)
+    return Table(centers, half, low, parts, scale, D)
+
+
 def nearest(X: Tensor, centers: Tensor, largest: float) -> Tensor:
     """The number (int32) of the nearest center of each row, (n,).
 
@@ -185,44 +253,41 @@ def nearest(X: Tensor, centers: Tensor, largest: float) -> Tensor:
     """
     n, d = X.shape
     k = len(centers)
-    D, padded = max(16, 1 << (d - 1).bit_length()), _blocks(k, _FAR) * _FAR
-    centers = centers.detach().cpu().float()
-    scale = 2.0 ** (_HIGHEST - math.ceil(math.log2(max(largest, float(centers.abs().max()), 1e-30))))
-    table = torch.zeros(padded, D)
-    table[:k, :d] = centers
-    half = torch.full((2, padded), _NOWHERE)
-    half[0, :k] = 0.5 * centers.double().square().sum(1)
-    half[1, :k] = half[0, :k] * scale**2
-    reach = scale * math.sqrt(2 * float(half[0, :k].max()))
-    halves, parts = (part.to(X.device, non_blocking=True) for part in (half, _parts(table)))
-    low = (table * scale).half().to(X.device, non_blocking=True)
+    made = table_of(centers, largest, X)
+    reach = made.scale * math.sqrt(float(np.square(made.centers.numpy(), dtype=np.float64).sum(1).max()))
     labels, again = torch.empty(2, n, dtype=torch.int32, device=X.device)
-    count = torch.zeros(1, dtype=torch.int32, device=X.device)
+    count = torch.zeros(2, dtype=torch.int32, device=X.device)
+    slack = 4 * _ROUNDING * reach
     with torch.cuda.device(X.device):
         _nearest[(_blocks(n, _ROWS),)](
-            *(X, low, halves[1], labels, again, count, n, d, _blocks(k, _CENTERS), scale, 4 * _ROUNDING * reach),
-            D=D,
+            *(X, made.low, made.halves[1], labels, again, count, n, d, _blocks(k, _CENTERS), made.scale, slack),
+            D=made.width,
             BM=_ROWS,
             BK=_CENTERS,
             num_warps=4,
         )
-        programs = min(4 * torch.cuda.get_device_properties(X.device).multi_processor_count, _blocks(n, _EXACT_ROWS))
-        _judged_again[(programs,)](
-            *(X, again, count, *parts, halves[0], labels, d, padded // _FAR),
-            D=D,
-            BM=_EXACT_ROWS,
-            BK=_FAR,
-            num_warps=8,
-        )
+        judge_again(X, made, again, count, labels, (again, again), False)
     return labels
 
 
-def _parts(x: Tensor) -> Tensor:
-    """Three bfloat16 numbers whose sum is x to single precision, (3, ...)."""
-    a = x.bfloat16()
-    rest = x - a.float()
-    b = rest.bfloat16()
-    return torch.stack([a, b, (rest - b.float()).bfloat16()])
+def judge_again(
+    X: Tensor, made: Table, again: Tensor, count: Tensor, labels: Tensor, moved: tuple[Tensor, Tensor], track: bool
+) -> None:
+    """Label the first count[0] rows of ``again`` from products exact to single precision.
+
+    moved: where rows whose label changes and their old labels are added after the first count[1], if ``track``.
+    """
+    n, d = X.shape
+    rows = _EXACT_ROWS if made.width <= 64 else _EXACT_ROWS // 2  # what fits the memory of a processor
+    programs = min(4 * torch.cuda.get_device_properties(X.device).multi_processor_count, _blocks(n, rows))
+    _judged_again[(programs,)](
+        *(X, again, count, *made.parts, made.halves[0], labels, *moved, d, made.halves.shape[1] // _FAR),
+        TRACK=track,
+        D=made.width,
+        BM=rows,
+        BK=_FAR,
+        num_warps=8,
+    )
 
 
 def sums_by_label(X: Tensor, labels: Tensor, k: int, weight: Tensor | None, rows: Tensor | None = None) -> Tensor:
@@ -240,7 +305,7 @@ def sums_by_label(X: Tensor, labels: Tensor, k: int, weight: Tensor | None, rows
             _runs[(_blocks(len(order), _RUN),)](
                 *(X, weights, order, keys, sums, len(order), d),
                 WEIGHTED=weight is not None,
-                D=max(16, 1 << (d - 1).bit_length()),
+                D=padded_width(d),
                 R=_RUN,
                 BM=_RUN_ROWS,
                 num_warps=4,

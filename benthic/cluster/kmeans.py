@@ -27,7 +27,7 @@ from benthic.cluster.lloyd import Lloyd
 from benthic.cluster.memory import nearest
 from benthic.cluster.minibatch import MiniBatch
 from benthic.cluster.picture import draw_clusters
-from benthic.cluster.seeding import plus_plus, random_rows, sort_rows
+from benthic.cluster.seeding import Sorted, plus_plus, random_rows, sort_rows
 from benthic.data.batch import Batch
 from benthic.training.estimator import Session, TrainedEstimator
 from benthic.training.intake import Intake
@@ -53,7 +53,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Tr
     kept; ``"auto"`` is 1, and 10 for random ones. max_iter: passes of a start. tol: a start ends when the centers
     together move by less than this part of the mean variance (squared). algorithm: ``"hamerly"``, ``"lloyd"``
     (looks at every row), ``"minibatch"`` (Sculley, 2010: centers follow small batches) or ``"auto"``.
-    trainer: device, rows of a (mini)batch, epochs of minibatches, checkpoints.
+    precision: ``"exact"`` assigns rows as single-precision products say (double for float64 rows); ``"fast"`` lets a
+    few rows in a hundred thousand that lie between two clusters go to the other one, where that is quicker (float32
+    rows on a CUDA device). trainer: device, rows of a (mini)batch, epochs of minibatches, checkpoints.
 
     Learned: ``cluster_centers_`` (k, d), ``labels_`` (n,) of rows in memory, ``inertia_`` (J), ``n_iter_``,
     ``distortions_`` (J of each pass of the best start, never rising), ``choice_`` if the number was chosen.
@@ -75,6 +77,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Tr
         tol: float = 1e-4,
         algorithm: str = "auto",
         max_clusters: int = 10,
+        precision: str = "exact",
         random_state: Any = None,
         trainer: Any = None,
     ) -> None:
@@ -85,6 +88,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Tr
         self.tol = tol
         self.algorithm = algorithm
         self.max_clusters = max_clusters
+        self.precision = precision
         self.random_state = random_state
         self.trainer = trainer
 
@@ -124,6 +128,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Tr
             max_iter=self.max_iter,
             bounded=self.algorithm != "lloyd",
             remember=intake.data is not None,
+            precision=self.precision,
         )
         size = session.trainer.batch_size or (intake.rows if intake.data is not None else 1 << 16)
         feed = intake.feed(
@@ -193,9 +198,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Tr
         return learner
 
     def _sample(self, intake: Intake, session: Session) -> Batch:
-        """Rows on the CPU that starts are drawn from: all that are in memory, or some of a file."""
+        """Rows that starts are drawn from: all that are in memory, where they are, or some of a file."""
         rows = intake.data or intake.sample(_SAMPLE_ROWS, session.seed)
-        return rows.map(lambda t: t.to("cpu", torch.float64 if t.dtype == torch.float64 else torch.float32))
+        return rows.map(lambda t: t.to(torch.float64 if t.dtype == torch.float64 else torch.float32))
 
     def _starter(self, rows: Batch, k: int, center: Tensor, seed: int) -> Callable[[int], Tensor]:
         """The centers (k, d), less ``center``, that start number i begins with."""
@@ -207,7 +212,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Tr
                     f"and of features {rows.X.shape[1]}"
                 )
             return lambda number: given - center
-        ordered = sort_rows(rows.X, rows.weight, _SAMPLE_ROWS)
+        ordered = Sorted(*(part.cpu() for part in sort_rows(rows.X, rows.weight, _SAMPLE_ROWS)))
         draw = plus_plus if self.init == "k-means++" else random_rows
         return lambda number: draw(ordered, k, np_generator(seed, "kmeans", number)).double() - center
 
@@ -237,11 +242,11 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Tr
         else:
             self.counts_ = learner.counts.numpy()
         if intake.data is not None:
-            self._label(learner, _centered(center, intake.data))
+            self._label(learner, intake.data, partial(_centered, center, intake.data))
 
-    def _label(self, learner: Any, data: Batch) -> None:
+    def _label(self, learner: Any, data: Batch, trained: Callable[[], Batch]) -> None:
         """Labels of the rows in memory and the distortion they come to with the final centers."""
-        labels, costs = learner.assign(data)
+        labels, costs = learner.assign(trained, len(data.X))
         weight = None if data.weight is None else data.weight.double()
         self.labels_ = labels.cpu().numpy().astype(np.int32)
         self.inertia_ = float(costs.double().sum() if weight is None else costs.double() @ weight)
@@ -271,6 +276,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Tr
         if isinstance(self.tol, bool) or not isinstance(self.tol, (int, float, np.number)) or not self.tol >= 0:
             raise InvalidInput(f"tol is {self.tol!r}; it must be a number of at least 0")
         _among("algorithm", self.algorithm, _ALGORITHMS)
+        _among("precision", self.precision, ("exact", "fast"))
         if isinstance(self.init, str):
             _among("init", self.init, ("k-means++", "random"))
 
@@ -340,11 +346,11 @@ def _centered(center: Tensor, batch: Batch) -> Batch:
 
 
 def _mean(rows: Batch) -> Tensor:
-    """The weighted mean row in float64."""
+    """The weighted mean row in float64, on the CPU."""
     if rows.weight is None:
-        return rows.X.mean(0).double()  # any point amid the rows will do
+        return rows.X.mean(0).cpu().double()  # any point amid the rows will do
     weight = rows.weight.double()
-    return (weight @ rows.X.double()) / weight.sum().clamp(min=math.ulp(0.0))
+    return ((weight @ rows.X.double()) / weight.sum().clamp(min=math.ulp(0.0))).cpu()
 
 
 def _variance(rows: Batch, center: Tensor) -> Tensor:

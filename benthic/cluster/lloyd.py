@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from operator import itemgetter
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from benthic.cluster.memory import Memory, memory_of, nearest, squared_distances_to
+from benthic.cluster.memory import Memory, memory_of, nearest
 from benthic.data.batch import Batch
 from benthic.training.learner import Again, Info, Learner, Stats, total_weight
 
@@ -24,7 +23,7 @@ class Lloyd(Learner):
 
     start: centers (k, d) of start number i. starts: how many. tol: a start ends when the centers together move by
     less (squared). max_iter: passes of a start. bounded: skip rows by bounds. remember: keep what is known of each
-    row between passes; without it (data on disk) every pass looks at all.
+    row between passes; without it (data on disk) every pass looks at all. precision: as in ``memory_of``.
     """
 
     scope = "pass"
@@ -38,9 +37,10 @@ class Lloyd(Learner):
         max_iter: int = 300,
         bounded: bool = True,
         remember: bool = True,
+        precision: str = "exact",
     ) -> None:
         self._start, self.starts, self._tol, self._max_iter = start, starts, tol, max_iter
-        self._bounded, self._remember = bounded, remember
+        self._bounded, self._remember, self._precision = bounded, remember, precision
         self.number = 0
         self.best: dict[str, Any] = {}
         self._warned = False
@@ -52,7 +52,6 @@ class Lloyd(Learner):
         self.distortions: list[float] = []
         self.masses = torch.zeros(len(self.centers), dtype=torch.float64)
         self._memories: list[Memory] = []
-        self._squares: list[float] = []
         self._stored: list[Any] = []
 
     # -- a pass ------------------------------------------------------------------------------------------
@@ -66,30 +65,29 @@ class Lloyd(Learner):
         """Sums of each cluster over a batch."""
         if self._at == len(self._memories):
             self._meet(batch)
-        memory, square = self._memories[self._at], self._squares[self._at]
+        memory = self._memories[self._at]
         found = memory.step(self.centers)
         if self._remember:
             self._at += 1
         else:
             self._memories.clear()
-            self._squares.clear()
         wide = {"dtype": torch.float64, "device": found.sums.device}
         return Stats(
             total_weight(batch),
             {
                 "sums": found.sums,
-                "square": torch.tensor(square, **wide),
+                "square": torch.tensor(memory.square, **wide),
                 "changed": torch.tensor(float(found.changed), **wide),
             },
         )
 
     def _meet(self, batch: Batch) -> None:
         """Begin to remember a batch, from where a checkpoint left off if there is one."""
-        memory = memory_of(batch.X, batch.weight, self._bounded and self._remember)
+        bounded = self._bounded and self._remember
+        memory = memory_of(batch.X, batch.weight, bounded, len(self.centers), self._precision)
         if self._stored:
             memory.load(self._stored.pop(0))
         self._memories.append(memory)
-        self._squares.append(_square(batch))
 
     # -- an update ---------------------------------------------------------------------------------------
 
@@ -170,12 +168,16 @@ class Lloyd(Learner):
                 stacklevel=2,
             )
 
-    def assign(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The number of the nearest center of each row (n,), and the squared distance to it."""
-        if len(self._memories) == 1 and len(self._memories[0].labels) == len(batch.X):
-            self._memories[0].step(self.centers)  # knows most of it already
-            labels = torch.as_tensor(self._memories[0].labels)
-            return labels, squared_distances_to(batch.X, self.centers, labels)
+    def assign(self, data: Callable[[], Batch], rows: int) -> tuple[Tensor, Tensor]:
+        """The number of the nearest center of each row (n,), and the squared distance to it.
+
+        data: gives the rows as they were trained on. rows: how many they are.
+        """
+        if len(self._memories) == 1 and len(self._memories[0].labels) == rows:
+            memory = self._memories[0]
+            memory.step(self.centers)  # knows most of it already
+            return torch.as_tensor(memory.labels), memory.costs(self.centers)
+        batch = data()
         return nearest(batch.X, self.centers.to(batch.X))
 
     # -- state ---------------------------------------------------------------------------------------------
@@ -198,21 +200,7 @@ class Lloyd(Learner):
         self.number, self.iteration, self.converged = state["number"], state["iteration"], state["converged"]
         self.centers, self.masses = state["centers"], state["masses"]
         self.distortions, self.best = list(state["distortions"]), dict(state["best"])
-        self._memories, self._squares, self._stored = [], [], list(state["memories"])
-
-
-def _blocks(batch: Batch, rows: int = 1 << 16) -> Iterator[Batch]:
-    for start in range(0, len(batch.X), rows):
-        yield batch.map(itemgetter(slice(start, start + rows)))
-
-
-def _square(batch: Batch) -> float:
-    """The weighted sum of squared lengths of rows."""
-    total = 0.0
-    for block in _blocks(batch):
-        squares = block.X.double().square().sum(1)
-        total += float(squares.sum() if block.weight is None else squares @ block.weight.double())
-    return total
+        self._memories, self._stored = [], list(state["memories"])
 
 
 def _spread(batch: Batch, assigned_by: Tensor, centers: Tensor) -> Stats:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from benthic.base.threads import one_torch_thread, standing_crew
 from benthic.cluster import fused
+from benthic.cluster.swift import Swift, serves
 
 _SCORES = {"cpu": 1 << 18, "cuda": 1 << 27}  # scores held at once
 _SMALL = 1 << 16  # scores below which threads do not pay
@@ -30,9 +31,13 @@ class Memory(Protocol):
     """Takes the centers of a pass, and gives the sums of the clusters they make of its rows."""
 
     labels: Any
+    square: float  # the weighted sum of squared lengths of rows
 
     def step(self, centers: Tensor) -> Sums:
         """Assign the rows to centers (k, d)."""
+
+    def costs(self, centers: Tensor) -> Tensor:
+        """The squared distance of each row to the center (k, d) that its label names, (n,)."""
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint: what makes the next passes bit for bit those of a run that was never stopped."""
@@ -41,9 +46,15 @@ class Memory(Protocol):
         """The inverse of ``state``."""
 
 
-def memory_of(X: Tensor, weight: Tensor | None, bounded: bool) -> Memory:
-    """A memory for rows X (n, d). bounded: whether to skip rows by bounds, where that is implemented (processors)."""
-    return OnProcessor(X, weight, bounded) if X.device.type == "cpu" else OnDevice(X, weight)
+def memory_of(X: Tensor, weight: Tensor | None, bounded: bool, k: int = 1, precision: str = "exact") -> Memory:
+    """A memory for rows X (n, d) of k clusters.
+
+    bounded: whether to skip rows by bounds, where that is implemented (processors). precision: ``"exact"`` to single
+    precision, or ``"fast"`` where that is implemented (plain float32 rows on a CUDA device).
+    """
+    if X.device.type == "cpu":
+        return OnProcessor(X, weight, bounded)
+    return Swift(X) if precision == "fast" and serves(X, weight, k) else OnDevice(X, weight)
 
 
 class OnProcessor:
@@ -53,8 +64,8 @@ class OnProcessor:
         self._tensor, self.bounded = X.contiguous(), bounded
         self._X = self._tensor.numpy()
         self._weight = np.empty(0) if weight is None else weight.double().numpy()
-        self._squares = torch.linalg.vecdot(self._tensor, self._tensor).numpy()
         n = len(X)
+        self._squares, self.square = self._each("lengths", self._weight)
         self.labels = np.full(n, -1, dtype=np.int32)
         self._upper, self._lower = np.zeros((2, n), dtype=self._X.dtype)
         self._all = np.arange(n)
@@ -71,7 +82,7 @@ class OnProcessor:
         if self._centers is None or self._centers.shape != centers.shape:
             self._sums = np.zeros((k, d + 1))
             self.labels[:] = -1
-            rows = self._all
+            rows = None
         else:
             rows = self._suspects(centers)
         changed = self._assign(centers, rows)
@@ -95,54 +106,80 @@ class OnProcessor:
         self._upper, self._lower = state["upper"].numpy().copy(), state["lower"].numpy().copy()
         self._centers, (self._resting, self._rest) = state["centers"], state["resting"]
 
-    def _suspects(self, centers: Tensor) -> np.ndarray:
-        """Rows to look at: those that fail their bounds, or all after a pass where most did."""
+    def _each(self, measure: str, *given: Any) -> tuple[np.ndarray, float]:
+        """A number of each row, by a loop of ``benthic.cluster.bounds``; the sum of what the loop returns."""
+        from benthic.cluster import bounds
+
+        loop, found = getattr(bounds, measure), np.empty(len(self._X), dtype=self._X.dtype)
+        crew = standing_crew(_threads(self._X.size))
+        sums = crew.parts(len(found), lambda part, begin, end: loop(self._X, *given, begin, end, found))
+        return found, float(sum(sums))
+
+    def costs(self, centers: Tensor) -> Tensor:
+        """The squared distance of each row to the center (k, d) that its label names, (n,)."""
+        return torch.from_numpy(self._each("costs", centers.to(self._tensor).numpy(), self.labels)[0])
+
+    def _suspects(self, centers: Tensor) -> np.ndarray | None:
+        """Rows to look at: those that fail their bounds, or None for all after a pass where most did."""
         if not self.bounded or self._resting:
             self._resting = max(self._resting - 1, 0)
-            return self._all
+            return None
         rows = self._screened(centers)
-        if len(rows) <= _CROWD * len(self._X):
+        if rows is not None and len(rows) <= _CROWD * len(self._X):
             return rows
         self._resting = self._rest
         self._rest *= 2
-        return self._all
+        return None
 
-    def _screened(self, centers: Tensor) -> np.ndarray:
-        """Numbers of the rows whose bounds do not say that they stay."""
+    def _screened(self, centers: Tensor) -> np.ndarray | None:
+        """Numbers of the rows whose bounds do not say that they stay; None if those of the first ones already tell."""
         from benthic.cluster.bounds import screen
 
         moved, apart = _moves(centers, self._centers, self._slack)
         C, n = centers.numpy(), len(self._X)
         threads = _threads(n * centers.shape[1])
 
-        def work(part: int, begin: int, end: int) -> np.ndarray:
-            count = screen(
-                *(self._X, C, self.labels, self._upper, self._lower, moved, apart),
-                *(begin, end, self._slack, self._active),
-            )
-            return self._active[begin : begin + count]
+        def work(part: int, begin: int, end: int) -> np.ndarray | None:
+            found = []
+            for start, stop in _sections(begin, end):
+                count = screen(
+                    *(self._X, C, self.labels, self._upper, self._lower, moved, apart),
+                    *(start, stop, self._slack, self._active),
+                )
+                found.append(self._active[start : start + count])
+                if start == begin and count > _CROWD * (stop - start):
+                    return None
+            return np.concatenate(found)
 
-        return np.concatenate(standing_crew(threads).parts(n, work))
+        parts = standing_crew(threads).parts(n, work)
+        return None if any(part is None for part in parts) else np.concatenate(parts)
 
-    def _assign(self, centers: Tensor, rows: np.ndarray) -> int:
-        from benthic.cluster.bounds import choose, resum
+    def _assign(self, centers: Tensor, rows: np.ndarray | None) -> int:
+        """Label these rows, or all, and bring the sums up to date; how many labels changed."""
+        from benthic.cluster.bounds import choose, pick, resum
 
         half = 0.5 * centers.square().sum(1, keepdim=True)
         reach = 2 * float(half.max())
         k, d = centers.shape
-        whole = len(rows) == len(self._X)
-        threads = _threads(len(rows) * k)
+        n = len(self._X) if rows is None else len(rows)
+        threads = _threads(n * k)
         size = max(256, _SCORES["cpu"] // k)
         added = np.zeros((threads, k, d + 1))
+        plain = rows is None and (not self.bounded or self._resting > 0)  # no one asks for bounds in the next pass
 
         def work(part: int, begin: int, end: int) -> int:
             changed = 0
+            memory = torch.empty(k * min(size, end - begin), dtype=centers.dtype)
             for start in range(begin, end, size):
-                some = rows[start : min(start + size, end)]
-                X = self._tensor
-                block = X[start : start + len(some)] if whole else X.index_select(0, torch.from_numpy(some))
-                scores = torch.addmm(half, centers, block.T, alpha=-1).numpy()
-                before = self.labels[some]
+                stop = min(start + size, end)
+                some = self._all[start:stop] if rows is None else rows[start:stop]
+                block = self._tensor[start:stop] if rows is None else self._tensor[torch.from_numpy(some)]
+                out = memory[: k * len(some)].view(k, len(some))
+                scores = torch.addmm(half, centers, block.T, alpha=-1, out=out).numpy()
+                if plain:
+                    changed += pick(scores, self._X, self._weight, start, self.labels, added[part])
+                    continue
+                before = self.labels[start:stop].copy() if rows is None else self.labels[some]
                 changed += choose(
                     *(scores, 0, len(some), some, self._squares, reach, self._slack),
                     *(self.labels, self._upper, self._lower),
@@ -151,9 +188,15 @@ class OnProcessor:
             return changed
 
         with one_torch_thread():
-            changed = sum(standing_crew(threads).parts(len(rows), work))
+            changed = sum(standing_crew(threads).parts(n, work))
         self._sums += added.sum(0)
         return int(changed)
+
+
+def _sections(begin: int, end: int) -> list[tuple[int, int]]:
+    """The first eighth of begin..end, and the rest."""
+    middle = begin + (end - begin + 7) // 8
+    return [(begin, middle), (middle, end)] if middle < end else [(begin, end)]
 
 
 def _threads(numbers: int) -> int:
@@ -182,6 +225,7 @@ class OnDevice:
     def __init__(self, X: Tensor, weight: Tensor | None) -> None:
         self._X, self._weight = X.contiguous(), None if weight is None else weight.to(X.dtype)
         self._largest = float(X.abs().max()) if len(X) else 0.0
+        self.square = square_of(X, weight)
         self.labels: Tensor | None = None
         self._sums: Tensor | None = None
 
@@ -204,6 +248,10 @@ class OnDevice:
             )
         return Sums(self._sums.clone(), len(rows))
 
+    def costs(self, centers: Tensor) -> Tensor:
+        """See ``Memory``."""
+        return squared_distances_to(self._X, centers, torch.as_tensor(self.labels))
+
     def state(self) -> dict[str, Any]:
         """See ``Memory``."""
         return {"labels": self.labels, "sums": self._sums}
@@ -211,6 +259,14 @@ class OnDevice:
     def load(self, state: Mapping[str, Any]) -> None:
         """See ``Memory``."""
         self.labels, self._sums = state["labels"].to(self._X.device), state["sums"].to(self._X.device)
+
+
+def square_of(X: Tensor, weight: Tensor | None) -> float:
+    """The weighted sum of squared lengths of rows X (n, d), in double precision."""
+    rows = max(256, _SCORES.get(X.device.type, _SCORES["cpu"]) // X.shape[1])
+    squares = [block.double().square().sum(1) for block in X.split(rows)]
+    total = torch.cat(squares) if squares else X.new_zeros(0, dtype=torch.float64)
+    return float(total.sum() if weight is None else total @ weight.double())
 
 
 def nearest(X: Tensor, centers: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -61,8 +61,9 @@ class MiniBatch(Learner):
         self.centers[rare] = self._rows[chosen.to(self._rows.device)].double().cpu()
         self.counts[rare] = self.counts[~torch.isin(torch.arange(len(self.counts)), rare)].min()
 
-    def assign(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The number of the nearest center of each row (n,), and the squared distance to it."""
+    def assign(self, data: Callable[[], Batch], rows: int) -> tuple[Tensor, Tensor]:
+        """The number of the nearest center of each row (n,) of ``data()``, and the squared distance to it."""
+        batch = data()
         return nearest(batch.X, self.centers.to(batch.X))
 
     def state_dict(self) -> dict[str, Any]:

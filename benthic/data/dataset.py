@@ -17,8 +17,8 @@ from benthic.data.tables import check_columns, target_array
 class Dataset:
     """Inputs and targets with their names.
 
-    X: a table as ``pyarrow.Table``, or an array (n, d) or (n, c, h, w). y: (n,) targets or None.
-    target: what y is called. feature_names: of the columns of X. target_names: of the classes 0, 1, ...
+    X: a table as ``pyarrow.Table``, an array (n, d), (n, t, d) or (n, c, h, w), or lines of text (n,). y: (n,) targets
+    or None. target: what y is called. feature_names: of the columns of X. target_names: of the classes 0, 1, ...
     """
 
     X: Any

@@ -14,17 +14,20 @@ _SUFFIXES = {
     ".npy": "npy",
     ".npz": "npz",
     ".idx": "idx",
+    ".txt": "text",
 }
-_WHAT_WORKS = "CSV or TSV (.csv, .tsv, also .gz), Parquet, NPY, NPZ, IDX (also .gz) or a folder of images"
+_WHAT_WORKS = (
+    "CSV or TSV (.csv, .tsv, also .gz), Parquet, NPY, NPZ, IDX (also .gz), text (.txt, also .gz) or a folder of images"
+)
 
 
 def file_kind(path: Path) -> str:
-    """``csv``, ``parquet``, ``npy``, ``npz``, ``idx`` or ``images``.
+    """``csv``, ``parquet``, ``npy``, ``npz``, ``idx``, ``text`` or ``images``.
 
     The suffix decides; IDX files, which seldom have one, are known by ``-idx`` or ``.idx`` in their name.
     """
     if not path.exists():
-        raise InvalidInput(f"read: there is no file {str(path)!r}{_neighbor(path)}")
+        raise InvalidInput(f"read: there is no file {str(path)!r}{neighbor(path)}")
     if path.is_dir():
         return "images"
     if not path.stat().st_size:
@@ -33,12 +36,12 @@ def file_kind(path: Path) -> str:
     kind = _SUFFIXES.get(Path(name).suffix)
     if kind is None and any(mark in name for mark in ("-idx", ".idx", "_idx")):
         kind = "idx"
-    if kind is None or (kind not in ("csv", "idx") and path.suffix.lower() == ".gz"):
+    if kind is None or (kind not in ("csv", "idx", "text") and path.suffix.lower() == ".gz"):
         raise InvalidInput(f"read: {path} is of an unknown kind; pass {_WHAT_WORKS}")
     return kind
 
 
-def _neighbor(path: Path) -> str:
+def neighbor(path: Path) -> str:
     """A hint at the file of a similar name in the same folder."""
     folder = path.parent
     if not folder.is_dir():

@@ -22,8 +22,8 @@ def read(path: str | Path, target: str | int | None = None, drop: Sequence[Any] 
     """A file as a data set in memory.
 
     CSV, TSV and Parquet become a ``pyarrow.Table``; NPY and NPZ an array; IDX files and folders of
-    pictures an array (n, c, h, w) between 0 and 1. In an NPZ file the array called X (or data, images, ...)
-    is the input and y (or target, labels, ...) the target.
+    pictures an array (n, c, h, w) between 0 and 1; a text file an array of its lines. In an NPZ file the array
+    called X (or data, images, ...) is the input and y (or target, labels, ...) the target.
 
     target: the column that is y: a name, or a number for arrays; for NPZ, the name of an array. drop: columns
     (or arrays) to leave out.
@@ -116,6 +116,14 @@ def _read_images(path: Path, target: Any, drop: tuple[Any, ...]) -> Dataset:
     return Dataset(X, y, name=path.name, target=None if y is None else "class", target_names=classes)
 
 
+def _read_text(path: Path, target: Any, drop: tuple[Any, ...]) -> Dataset:
+    from benthic.data.text import read_text
+
+    if target is not None or drop:
+        raise InvalidInput(f"read: {path} is plain text, which has no columns; leave out target and drop")
+    return Dataset(np.array(read_text(path), dtype=object), name=path.name)
+
+
 _READERS = {
     "csv": _read_csv,
     "parquet": _read_parquet,
@@ -123,4 +131,5 @@ _READERS = {
     "npz": _read_npz,
     "idx": _read_idx,
     "images": _read_images,
+    "text": _read_text,
 }

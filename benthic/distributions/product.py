@@ -81,26 +81,28 @@ class Product:
 
     # -- rows ------------------------------------------------------------------------------------------
 
-    def read(self, X: Tensor) -> Rows:
-        """Statistics of rows X (n, d), NaN for gaps; gradients flow to ``X``."""
+    def read(self, X: Tensor, *, base: bool = True) -> Rows:
+        """Statistics of rows X (n, d), NaN for gaps; gradients flow to ``X``. base: False leaves log h at zero."""
         Z = (X.double() - self.shift) / self.scale
         gaps = torch.isnan(Z)
         seen = None if not bool(gaps.any()) else ~gaps
-        statistics, base = [], torch.zeros(len(Z), dtype=Z.dtype, device=Z.device)
+        statistics, log_base = [], torch.zeros(len(Z), dtype=Z.dtype, device=Z.device)
         for family, columns, _ in self.groups:
             whole = len(columns) == Z.shape[1]
             z = Z if whole else Z[:, columns]
             jacobian = self._log_scale if whole else self._log_scale[columns]
             if seen is None:
                 statistics.append(family.statistics(z).flatten(1))
-                base = base + (family.log_base(z) - jacobian).sum(1)
+                if base:
+                    log_base = log_base + (family.log_base(z) - jacobian).sum(1)
                 continue
             there = seen if whole else seen[:, columns]
             z = torch.where(there, z, _plain_value(family))
             statistics.append(torch.where(there[..., None], family.statistics(z), 0.0).flatten(1))
-            base = base + torch.where(there, family.log_base(z) - jacobian, 0.0).sum(1)
+            if base:
+                log_base = log_base + torch.where(there, family.log_base(z) - jacobian, 0.0).sum(1)
         flat = statistics[0] if len(statistics) == 1 else torch.cat(statistics, 1)
-        return Rows(flat, base, seen)
+        return Rows(flat, log_base, seen)
 
     def log_prob(self, rows: Rows, eta: Tensor) -> Tensor:
         """Log-densities of rows for k vectors η (k, P), as (k, n)."""

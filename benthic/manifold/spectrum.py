@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,6 +13,9 @@ from benthic.linalg.scatter import scatter_matrix
 
 SOLVERS = ("auto", "covariance", "full", "randomized")
 _WIDE = 3000  # columns up to which a covariance is held and decomposed
+_LARGE = 1 << 20  # numbers of a table from which single-precision products are tried
+_BLOCK, _NEAR = 4096, 256  # rows of a block, and rows whose mean is amid all
+_LEAST, _LEFT = 1e-4, 1e-3  # of the first variance and of all: what single precision tells to three digits
 
 
 class Spectrum(NamedTuple):
@@ -40,6 +44,11 @@ def choose_solver(n: int, d: int, wanted: int | float | None) -> str:
 
 def spectrum(X: Tensor, solver: str, count: int | None, seed: int) -> Spectrum:
     """The spectrum of rows X (n, d). count: directions that are needed, all if None."""
+    if solver == "covariance" and X.device.type == "cpu":
+        rows = X.float() if X.dtype != torch.float64 and X.numel() >= _LARGE else X.double()
+        found = _of_blocks(rows)
+        if rows.dtype == torch.float64 or _trusted(found, count):
+            return found
     mean = X.mean(0, dtype=torch.float64)
     if solver == "covariance":
         return of_scatter(mean, scatter_matrix(X, mean), float(len(X)))
@@ -52,6 +61,30 @@ def spectrum(X: Tensor, solver: str, count: int | None, seed: int) -> Spectrum:
         _, singular, directions = torch.linalg.svd(centered, full_matrices=False)
     variance = float(centered.square().sum()) / freedom
     return Spectrum(mean, _signed(directions), singular.square() / freedom, variance, float(len(X)))
+
+
+def _of_blocks(X: Tensor) -> Spectrum:
+    """The spectrum by products of blocks of rows about a point amid them, in their precision, added up in double."""
+    n, d = X.shape
+    X = X.detach()
+    near = X[:: max(1, n // _NEAR)].mean(0)
+    memory = torch.ones(min(_BLOCK, n), d + 1, dtype=X.dtype)  # the last column stays one, and gives the sums
+    products = np.zeros((d + 1, d + 1))
+    for block in X.split(len(memory)):
+        torch.sub(block, near, out=memory[: len(block), :d])
+        gaps = memory[: len(block)].numpy()
+        products += gaps.T @ gaps  # of a matrix with itself only one triangle is computed
+    sums = torch.from_numpy(products[d, :d])
+    scatter = torch.from_numpy(products[:d, :d]) - torch.outer(sums, sums / n)
+    return of_scatter(near.double() + sums / n, scatter, float(n))
+
+
+def _trusted(found: Spectrum, count: int | None) -> bool:
+    """Whether single precision is enough for the first ``count`` directions and for the variance left over."""
+    k = len(found.variances) if count is None else count
+    kept, first = float(found.variances[:k].sum()), float(found.variances[0])
+    rest = k == len(found.variances) or found.total - kept >= _LEFT * found.total
+    return rest and float(found.variances[k - 1]) >= _LEAST * first > 0
 
 
 def of_scatter(mean: Tensor, scatter: Tensor, weight: float) -> Spectrum:

@@ -28,6 +28,7 @@ _METHODS = ("auto", "exact", "fft")
 _INITS = ("pca", "random")
 _SPREAD = 1e-4  # standard deviation of the first coordinate at the start
 _LEAST_ROWS = 4  # below this every row is a neighbor of every other
+_FASTER = 4.0  # times the learning rate after the exaggeration
 _SETTLING = 100  # steps in which new rows find their places
 
 
@@ -37,13 +38,14 @@ class TSNE(_Places):
     .. math:: \min_Y \sum_{ij} p_{ij} \log \frac{p_{ij}}{q_{ij}}, \qquad q_{ij} \propto (1 + \|y_i - y_j\|^2)^{-1}
 
     van der Maaten & Hinton, 2008. The width around each row is found by bisection, so that its neighbors have exactly
-    the asked perplexity. Repulsion is summed over all pairs (up to 12 000 rows, and always on an accelerator) or
+    the asked perplexity. Repulsion is summed over all pairs (up to 20 000 rows, and always on an accelerator) or
     through a grid and Fourier transforms (Linderman et al., 2019).
 
     n_components: dimensions of the map. perplexity: how many neighbors a row has in effect; ``"auto"`` is 30, or a
     third of the other rows if that is less. early_exaggeration: attraction is stronger by this factor in the first
     ``exaggeration_iter`` steps, so that groups form.
-    learning_rate: ``"auto"`` is n / early_exaggeration / 4, at least 50. max_iter: steps. min_grad_norm: stop when
+    learning_rate: ``"auto"`` is n / early_exaggeration / 4, at least 50, and four times that once attraction is no
+    longer exaggerated and longer steps are safe. max_iter: steps. min_grad_norm: stop when
     the slope is shorter. init: ``"pca"``, ``"random"`` or places (n, k). metric: as in ``benthic.kernels.pairwise``.
     method: ``"exact"``, ``"fft"`` or ``"auto"``. device: where to work, by default where the rows are. verbose: show
     progress.
@@ -130,11 +132,12 @@ class TSNE(_Places):
         return apart, index, conditional(apart.square(), self.perplexity_)
 
     def _schedule(self, n: int) -> Schedule:
-        rate = self.learning_rate
+        rate, faster = self.learning_rate, 1.0
         if rate == "auto":
-            rate = max(n / self.early_exaggeration / 4, 50.0)
+            rate, faster = max(n / self.early_exaggeration / 4, 50.0), min(_FASTER, self.early_exaggeration)
         early = min(self.exaggeration_iter, self.max_iter)
-        return Schedule(float(rate), self.early_exaggeration, early, self.max_iter, self.min_grad_norm)
+        rates = float(rate), float(rate) * faster
+        return Schedule(*rates, self.early_exaggeration, early, self.max_iter, self.min_grad_norm)
 
     def _start(self, rows: Tensor) -> Tensor:
         """Places (n, k) to begin with, in float32."""

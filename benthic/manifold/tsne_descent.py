@@ -18,9 +18,10 @@ _EARLY, _LATE = 0.5, 0.8  # momentum in the two parts
 
 
 class Schedule(NamedTuple):
-    """Learning rate, exaggeration and how many steps it lasts, all steps, and the slope that ends the descent."""
+    """Learning rates of the two parts, exaggeration, its steps, all steps, and the slope that ends the descent."""
 
     rate: float
+    late_rate: float
     exaggeration: float
     early: int
     steps: int
@@ -85,7 +86,8 @@ def descend(start: Tensor, edges: tuple[np.ndarray, ...], schedule: Schedule, me
     for step in range(1, schedule.steps + 1):
         early = step <= schedule.early
         slope = forces.slope(places, schedule.exaggeration if early else 1.0)
-        forces.advance(places, slope, speed, gain, schedule.rate, _EARLY if early else _LATE)
+        rate, momentum = (schedule.rate, _EARLY) if early else (schedule.late_rate, _LATE)
+        forces.advance(places, slope, speed, gain, rate, momentum)
         if step % _LOOK == 0 or step == schedule.steps:
             path.append(forces.divergence(places))
             if progress.due():

@@ -14,7 +14,7 @@ from benthic.manifold import tsne_loops
 _NODES = 4  # interpolation nodes of a box
 _LEAST_BOXES = 50
 _SMALL = 256  # points below which threads do not pay
-_EXACT = 12_000  # points up to which all pairs are as quick as the grid
+_EXACT = 20_000  # points up to which all pairs are as quick as the grid
 
 
 def in_parts(work: Callable[[int, int], Any], n: int) -> list[Any]:

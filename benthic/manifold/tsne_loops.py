@@ -7,13 +7,28 @@ import math
 import numpy as np
 from numba import njit
 
+# "numpy" errors below: a check for a zero divisor would keep the loops from running in vectors
 _FAST = {"reassoc", "contract", "nsz", "arcp", "nnan"}
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
 def attract(places, starts, columns, values, begin, end, force):
     """Σ_j p_ij q_ij (y_i − y_j) for rows begin..end, with q = 1 / (1 + |y_i − y_j|²). places: (k, n)."""
     k = places.shape[0]
+    if k == 2:
+        X, Y = places[0], places[1]
+        for i in range(begin, end):
+            x, y = X[i], Y[i]
+            fx = np.float32(0.0)
+            fy = np.float32(0.0)
+            for e in range(starts[i], starts[i + 1]):
+                j = columns[e]
+                dx, dy = x - X[j], y - Y[j]
+                pull = values[e] / (np.float32(1.0) + dx * dx + dy * dy)
+                fx += pull * dx
+                fy += pull * dy
+            force[0, i], force[1, i] = fx, fy
+        return
     for i in range(begin, end):
         for a in range(k):
             force[a, i] = 0.0
@@ -28,7 +43,7 @@ def attract(places, starts, columns, values, begin, end, force):
                 force[a, i] += pull * (places[a, i] - places[a, j])
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
 def repel(places, others, begin, end, force):
     """Σ_j q_ij² (y_i − y_j) over all others for rows begin..end; returns Σ q over all these pairs. places: (k, n)."""
     k, m = others.shape
@@ -66,7 +81,7 @@ def repel(places, others, begin, end, force):
     return total
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
 def divergence(places, starts, columns, values, begin, end):
     """Σ p log p + p log(1 + |y_i − y_j|²) over the edges of rows begin..end."""
     k = places.shape[0]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from benthic.base.catalogue import catalogue
 from benthic.base.errors import InvalidInput
 from benthic.base.estimate import Estimate, mean_of
 from benthic.metrics.confusion import accuracy
@@ -45,7 +46,8 @@ def judge(model: Any, X: Any, y: Any = None, sample_weight: Any = None) -> dict[
     Classifiers: ``accuracy``, ``log_loss``, ``auc`` (macro average). Regressors: ``r2``, ``rmse``, ``mae``.
     Models with a likelihood: ``log_likelihood[kind]``, mean nats a row. Clusters around centers: ``distortion``, the
     mean squared distance to the nearest. Others that rebuild rows: ``reconstruction_error``, mean squared. Maps:
-    ``trustworthiness``, how few neighbors on the map are strangers in the data. Each has its standard error over
+    ``trustworthiness``, how few neighbors on the map are strangers in the data. Models that label the steps of
+    sequences: ``accuracy`` over steps. Each has its standard error over
     rows beside it as ``..._stderr``. sample_weight: (n,) how much each row counts.
     """
     answer: dict[str, float] = {}
@@ -64,6 +66,8 @@ def measures(model: Any, X: Any, y: Any = None, sample_weight: Any = None) -> li
             raise InvalidInput(f"judge: {type(model).__name__} is judged by its answers, so the targets y are needed")
         judged = _of_classes if kind == "classes" else _of_numbers
         return judged(model, X, plain(y), None if sample_weight is None else plain(sample_weight))
+    if labels_steps(model):
+        return _of_steps(model, X, y)
     if hasattr(model, "likelihood"):
         found = model.likelihood(X)
         return [_measure("log_likelihood", log_likelihood(found, sample_weight), "higher", found.kind, found.bound)]
@@ -85,7 +89,7 @@ def measures(model: Any, X: Any, y: Any = None, sample_weight: Any = None) -> li
 def judgeable(model: Any) -> bool:
     """Whether a fitted model does something whose worth is a number; one that only rewrites columns does not."""
     verbs = ("likelihood", "cluster_centers_", "reconstruct", "embedding_", "metric_")
-    return answers_of(model) is not None or any(hasattr(model, verb) for verb in verbs)
+    return answers_of(model) is not None or labels_steps(model) or any(hasattr(model, verb) for verb in verbs)
 
 
 def answers_of(model: Any) -> str | None:
@@ -95,6 +99,25 @@ def answers_of(model: Any) -> str | None:
     if not hasattr(model, "__sklearn_tags__"):
         return None
     return "classes" if is_classifier(model) else "numbers" if is_regressor(model) else None
+
+
+def labels_steps(model: Any) -> bool:
+    """Whether a model gives every step of a sequence a label."""
+    entry = catalogue().get(type(model).__name__)
+    return entry is not None and "label" in entry.tasks
+
+
+def _of_steps(model: Any, X: Any, y: Any) -> list[Measure]:
+    """The share of steps that get their label; its error is over sequences, whose steps depend on one another."""
+    if y is None:
+        raise InvalidInput(f"judge: {type(model).__name__} is judged by its labels, so the true ones y are needed")
+    pairs = zip(model.predict(X), y, strict=True)
+    hits = [np.asarray(plain(made)) == np.asarray(plain(true)) for made, true in pairs]
+    lengths = np.array([len(hit) for hit in hits], dtype=np.float64)
+    rate = float(sum(hit.sum() for hit in hits) / lengths.sum())
+    gaps = np.array([hit.sum() for hit in hits]) - rate * lengths
+    spread = float(np.sqrt(np.square(gaps).sum()) / lengths.sum())
+    return [_measure("accuracy", Estimate(rate, spread), "higher")]
 
 
 def _of_classes(model: Any, X: Any, y: np.ndarray, w: np.ndarray | None) -> list[Measure]:

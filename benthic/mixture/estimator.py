@@ -26,6 +26,7 @@ from benthic.training.learner import Learner
 from benthic.uses.verbs import Uses
 
 _BATCH_BYTES = 8 << 20  # rows read at once; they are worked on in smaller blocks
+_DEVICE_BYTES = 256 << 20  # the same on a GPU, where each block costs launches
 
 
 class MixtureEstimator(Uses, Samples, HasExactDensity, DensityMixin, TrainedEstimator):
@@ -34,7 +35,7 @@ class MixtureEstimator(Uses, Samples, HasExactDensity, DensityMixin, TrainedEsti
     accepts_missing = True
     least_rows: ClassVar[int] = 1
     advice: ClassVar[str] = "raise max_iter or tol"
-    n_components: int
+    n_components: Any
 
     # -- what a mixture adds ---------------------------------------------------------------------------
 
@@ -62,6 +63,11 @@ class MixtureEstimator(Uses, Samples, HasExactDensity, DensityMixin, TrainedEsti
         """What to do with rows before they are learned from."""
         return None
 
+    def _order(self, session: Session, numbers: int) -> dict[str, Any]:
+        """How rows are dealt out: blocks in their order."""
+        held = _DEVICE_BYTES if session.device.type == "cuda" else _BATCH_BYTES
+        return {"batch_size": session.trainer.batch_size or max(1024, held // (8 * numbers))}
+
     # -- learning --------------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -78,11 +84,11 @@ class MixtureEstimator(Uses, Samples, HasExactDensity, DensityMixin, TrainedEsti
                 check_rows(intake, self.n_components, self.least_rows)
                 learner, numbers = self._learner(intake, session)
                 feed = intake.feed(
-                    batch_size=session.trainer.batch_size or max(1024, _BATCH_BYTES // (8 * numbers)),
                     seed=session.seed,
                     device=session.device,
                     world=session.world,
                     prepare=self._prepare(intake),
+                    **self._order(session, numbers),
                 )
             self._train(learner, feed, session)
         self._keep(learner, intake.origin)

@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from benthic.base.arrays import FLOATS, Origin
-from benthic.base.capabilities import to_numpy
+from benthic.base.arrays import Origin
 from benthic.base.errors import InvalidInput
-from benthic.base.likelihood import Likelihood
-from benthic.base.seeds import generator, np_generator
+from benthic.base.seeds import np_generator
 from benthic.base.validation import speaking
 from benthic.data.batch import Batch
 from benthic.distributions.exponential import Family
 from benthic.distributions.families import family_of
-from benthic.distributions.product import Product
-from benthic.mixture.common import Restarts, choose, column_names
-from benthic.mixture.estimator import MixtureEstimator
-from benthic.mixture.exponential_em import Components, ExponentialEM, Prior, log_joint
-from benthic.mixture.exponential_start import Starter
-from benthic.mixture.margins import draw_margins
+from benthic.mixture.common import Restarts, column_names
+from benthic.mixture.law_em import Components, LawEM, Model, refuse_empty
+from benthic.mixture.law_families import FamilyLaw
+from benthic.mixture.law_start import LawStarter, sorted_sample
+from benthic.mixture.lawful import LawMixtureEstimator
 from benthic.mixture.start import SAMPLE_ROWS
+from benthic.mixture.sticks import Shares, Weights
 from benthic.training.estimator import Session
 from benthic.training.intake import Intake, Prepare
-from benthic.uses.verbs import conditions
 
 
-class ExponentialFamilyMixture(MixtureEstimator):
+class ExponentialFamilyMixture(LawMixtureEstimator):
     r"""Weighted sum of products of exponential families, fitted by expectation maximization.
 
     .. math:: p(x) = \sum_k w_k \prod_j h_j(x_j) \exp(\langle \eta_{kj}, T_j(x_j) \rangle - A_j(\eta_{kj}))
@@ -88,19 +82,20 @@ class ExponentialFamilyMixture(MixtureEstimator):
         self._check_numbers(("n_components", "max_iter", "n_init"), ("tol", "reg"))
         self._named()
 
-    def _learner(self, intake: Intake, session: Session) -> tuple[ExponentialEM, int]:
+    def _learner(self, intake: Intake, session: Session) -> tuple[LawEM, int]:
         rows = intake.data or intake.sample(SAMPLE_ROWS, session.seed)
+        refuse_empty(rows.X, column_names(self, intake.width))
         self._checked(rows)
-        starter = Starter(self._families(intake.width), rows.X, rows.weight)
-        learner = ExponentialEM(
-            starter.product,
-            lambda restart: starter(self.n_components, np_generator(session.seed, "start", restart)),
-            Prior(float(self.reg), starter.typical),
-            Restarts(self.n_init, self.tol, self.max_iter),
-            names=column_names(self, intake.width),
-            device=session.device,
-        )
-        return learner, learner.product.size + self.n_components
+        law, sample = FamilyLaw(range(intake.width), self._families(intake.width)), sorted_sample(rows.X, rows.weight)
+        law.settle(*sample)
+        starter = LawStarter(Model((law,), Shares(float(self.reg)), float(self.reg)), sample)
+
+        def start(restart: int, best: Components | None) -> Components:
+            return starter.clusters(self.n_components, np_generator(session.seed, "start", restart))
+
+        restarts = Restarts(self.n_init, self.tol, self.max_iter)
+        learner = LawEM(starter.model, start, restarts, device=session.device, keep=intake.data is not None)
+        return learner, law.product.size + self.n_components
 
     def _prepare(self, intake: Intake) -> Prepare | None:
         return self._checked if intake.data is None else None
@@ -110,16 +105,17 @@ class ExponentialFamilyMixture(MixtureEstimator):
         self._refuse_outsiders(batch.X, "fit")
         return batch
 
-    def _keep(self, learner: ExponentialEM, origin: Origin) -> None:
+    def _keep(self, learner: LawEM, origin: Origin) -> None:
         """Set the learned attributes: arrays for arrays, tensors for tensors."""
-        best = learner.restarts.best
+        best, (law,) = learner.restarts.best, learner.model.laws
 
         def kept(tensor: Tensor) -> Any:
             tensor = tensor.contiguous()
             return tensor.to(origin.device) if origin.kind == "torch" else tensor.numpy()
 
-        self.weights_, self.natural_ = map(kept, learner.components)
-        self.shift_, self.scale_ = kept(learner.product.shift), kept(learner.product.scale)
+        self.weights_ = kept(learner.components.weights.value)
+        self.natural_ = kept(learner.components.parameters[0]["natural"])
+        self.shift_, self.scale_ = kept(law.units["shift"]), kept(law.units["scale"])
         self.converged_, self.n_iter_ = bool(best["converged"]), int(best["iterations"])
         self.lower_bound_ = float(best["bound"])
 
@@ -145,94 +141,32 @@ class ExponentialFamilyMixture(MixtureEstimator):
     def _refuse_outsiders(self, X: Tensor, method: str) -> None:
         width = X.shape[1]
         with speaking(self, method):
-            unit = torch.ones(width)
-            Product(self._families(width), unit, unit).refuse_outsiders(X, column_names(self, width))
-
-    def _arrive(
-        self, X: Any, method: str, *, reset: bool = False, missing: bool | None = None
-    ) -> tuple[Tensor, Origin]:
-        tensor, origin = super()._arrive(X, method, reset=reset, missing=missing)
-        if not reset:
-            self._refuse_outsiders(tensor, method)
-        return tensor, origin
+            FamilyLaw(range(width), self._families(width)).refuse(X, column_names(self, width))
 
     # -- components ------------------------------------------------------------------------------------
 
-    def _mixture(self, device: torch.device | str = "cpu") -> tuple[Product, Components]:
+    def _fitted(self, device: torch.device | str = "cpu") -> tuple[tuple[FamilyLaw, ...], Components]:
         """The fitted families and parameters, in float64."""
         parts = (self.shift_, self.scale_, self.weights_, self.natural_)
         shift, scale, weights, natural = (torch.as_tensor(part).to(device) for part in parts)
-        return Product(self._families(len(shift)), shift, scale), Components(weights, natural)
+        law = FamilyLaw(range(len(shift)), self._families(len(shift)), {"shift": shift, "scale": scale})
+        return (law,), Components(Weights(weights, weights.log()), ({"natural": natural},), weights)
 
     @property
     def parameters_(self) -> dict[str, Any]:
         """Readable parameters of the components by name, (k, d) each, NaN where a column has no such one."""
-        product, components = self._mixture()
-        return {name: self._like_weights(value) for name, value in product.parameters(components.natural).items()}
+        (law,), components = self._fitted()
+        found = law.product.parameters(components.parameters[0]["natural"])
+        return {name: self._like_weights(value) for name, value in found.items()}
 
     @property
     def means_(self) -> Any:
         """The mean of each column in each component, (k, d)."""
-        product, components = self._mixture()
-        return self._like_weights(product.mean(components.natural))
+        (law,), components = self._fitted()
+        return self._like_weights(law.product.mean(components.parameters[0]["natural"]))
 
     def _like_weights(self, tensor: Tensor) -> Any:
         return tensor.to(self.weights_.device) if isinstance(self.weights_, Tensor) else tensor.numpy()
-
-    def _log_joint(self, X: Tensor) -> Tensor:
-        """(n, k)."""
-        product, components = self._mixture(X.device)
-        return log_joint(product, components, product.read(X)).T
-
-    # -- density ---------------------------------------------------------------------------------------
-
-    def _likelihood(self, X: Tensor, method: str | None) -> Likelihood:
-        return replace(super()._likelihood(X, method), measure=self._mixture()[0].measure)
-
-    @property
-    def grad_log_prob(self) -> Any:
-        """Gradient of the log-density with respect to each complete row (the Stein score), like ``X``.
-
-        Absent where a column is of a family of masses, whose values cannot move a little.
-        """
-        masses = [family.name for family in self._named() if family.measure == "mass"]
-        if masses:
-            raise AttributeError(
-                f"ExponentialFamilyMixture.grad_log_prob: the {masses[0]} family has a mass and no density, so "
-                "there is no gradient; use families of densities for every column"
-            )
-        return super().grad_log_prob
-
-    def _n_parameters(self) -> int:
-        k, size = self.natural_.shape
-        return int(k * size + k - 1)
-
-    # -- draws -----------------------------------------------------------------------------------------
-
-    def sample(self, n: int = 1, *, given: Any = None, seed: Any = None) -> Any:
-        """``n`` new rows; given: rows with NaN (one or ``n``) whose gaps are drawn given the rest, exactly."""
-        self._check_draws(n)
-        noise = generator(self._sampling_seed(seed), "sample")
-        product, (weights, natural) = self._mixture()
-        if given is None:
-            chosen = choose(weights.expand(n, -1), noise)
-            return self._rows_out(product, product.draw(natural[chosen], noise), self._fit_origin)
-        known, origin = self._arrive(given, "sample")
-        origin = origin if len(known) == n else replace(origin, index=None)  # one label does not name n rows
-        with speaking(self, "sample"):
-            known = conditions(known, n)
-        chosen = choose(torch.softmax(self._log_joint(known), 1).cpu(), noise)
-        drawn = product.draw(natural[chosen], noise).to(known)
-        return self._rows_out(product, torch.where(torch.isnan(known), drawn, known), origin)
-
-    def _rows_out(self, product: Product, rows: Tensor, origin: Origin) -> Any:
-        """Rows in the type they go out in, which may round them to the end of an open support."""
-        return self._data_out(product.pull_in(rows.to(FLOATS[origin.dtype])), origin)
-
-    def _impute(self, X: Tensor) -> Tensor:
-        product, components = self._mixture(X.device)
-        shares = torch.softmax(self._log_joint(X), 1)
-        return product.pull_in((shares @ product.mean(components.natural)).to(X.dtype))
 
     # -- words and pictures ------------------------------------------------------------------------------
 
@@ -242,13 +176,3 @@ class ExponentialFamilyMixture(MixtureEstimator):
             "components": f"{self.n_components}, {', '.join(names)}",
             **super()._facts(),
         }
-
-    def plot(self, X: Any = None, *, features: Sequence[int] | None = None) -> Any:
-        """The density or mass of each column, and what each component adds to it.
-
-        X: rows to show under it. features: which encoded columns, by default the first six.
-        """
-        check_is_fitted(self)
-        points = None if X is None else to_numpy(self._arrive(X, "plot")[0])
-        product, components = self._mixture()
-        return draw_margins(product, components, points, features, column_names(self, len(self.shift_)))

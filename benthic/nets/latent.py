@@ -1,99 +1,164 @@
-"""The two networks of a variational autoencoder, with their densities."""
+"""Encoder, prior and decoder of a latent-variable model, with the bounds on its likelihood."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from benthic.nets.mlp import MLP
-
-Decoder = Literal["gaussian", "bernoulli"]
-_LOG_2PI = math.log(2 * math.pi)
+from benthic.nets.observation import Observation
+from benthic.nets.posterior import HIGH, LOW, Posterior, posterior_of
+from benthic.nets.prior import NormalPrior
 
 
 class LatentNetwork(nn.Module):
-    r"""Encoder q(z|x) = N(μ(x), diag σ²(x)) and decoder p(x|z), with prior p(z) = N(0, I).
+    r"""Encoder q(z|x) = N(μ(x), Σ(x)), prior p(z) and decoder p(x|z), all perhaps given a condition c.
 
-    A Gaussian decoder has one learned noise scale a column; a Bernoulli decoder gives logits.
-    width: columns of x. hidden: widths of the encoder's hidden layers, mirrored in the decoder.
-    noise_floor: smallest noise scale, which keeps the density of a perfectly predictable column finite.
+    encoder: from rows (n, width), with the mask of what is known (n, width) beside them when ``masked``, and with the
+    condition (n, conditions) last, to the numbers of ``posterior_of``. decoder: from codes and condition (..., n,
+    latent_dim + conditions) to the outputs that ``observation`` reads. prior: standard normal unless given.
+    covariance: of q, ``diagonal`` or ``full``. NaN in x is a missing value: the encoder sees 0 there, and the bounds
+    are those of the entries that are known.
     """
 
     def __init__(
         self,
-        width: int,
+        encoder: nn.Module,
+        decoder: nn.Module,
+        observation: Observation,
         latent_dim: int,
-        hidden: Sequence[int],
-        nonlinearity: str,
-        decoder: Decoder,
-        noise_floor: float = 1e-3,
+        *,
+        prior: nn.Module | None = None,
+        covariance: str = "diagonal",
+        masked: bool = False,
     ) -> None:
         super().__init__()
-        self.latent_dim, self.kind = latent_dim, decoder
-        self.encoder = MLP([width, *hidden, 2 * latent_dim], nonlinearity)
-        self.decoder = MLP([latent_dim, *reversed(hidden), width], nonlinearity)
-        self._lowest = math.log(noise_floor)
-        if decoder == "gaussian":
-            self.log_noise = nn.Parameter(torch.full((width,), -0.7))
+        self.latent_dim, self.covariance, self.masked = latent_dim, covariance, masked
+        self.encoder, self.decoder, self.observation = encoder, decoder, observation
+        self.prior = prior or NormalPrior(latent_dim)
 
-    def posterior(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and log-variance of q(z|x), (n, latent_dim) each."""
-        mean, log_var = self.encoder(x).chunk(2, dim=-1)
-        return mean, log_var.clamp(-14.0, 8.0)
+    # -- the three laws --------------------------------------------------------------------------------
 
-    def log_likelihood(self, x: Tensor, z: Tensor) -> Tensor:
+    def posterior(self, x: Tensor, c: Tensor | None = None) -> Posterior:
+        """q(z|x), and q(z|x, c) where there is a condition."""
+        return posterior_of(self.encoded(x, c), self.latent_dim, self.covariance)
+
+    def encoded(self, x: Tensor, c: Tensor | None = None) -> Tensor:
+        """What the encoder makes of rows and their conditions."""
+        view, seen = self.observation.view(x), self._seen(x)
+        parts = [view if seen is None else torch.where(seen, view, 0.0)]
+        if self.masked:
+            parts.append(torch.ones_like(view) if seen is None else seen.to(view.dtype))
+        if c is not None:
+            parts.append(c)
+        inputs = parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+        found: Tensor = self.encoder(inputs)
+        return found
+
+    def _seen(self, x: Tensor) -> Tensor | None:
+        """Which entries are known, or None when all are; training asks only where the data have gaps."""
+        if self.training and not self.masked:
+            return None
+        seen = ~torch.isnan(x)
+        return None if not self.training and bool(seen.all()) else seen
+
+    def outputs(self, z: Tensor, c: Tensor | None = None) -> Tensor:
+        """What the decoder makes of codes (..., n, latent_dim)."""
+        if c is not None:
+            z = torch.cat([z, c.expand(*z.shape[:-1], c.shape[-1])], -1)
+        found: Tensor = self.decoder(z)
+        return found
+
+    def log_likelihood(self, x: Tensor, z: Tensor, c: Tensor | None = None) -> Tensor:
         """log p(x|z) of each row; z may have leading sample dimensions, (k, n, latent_dim)."""
-        outputs = self.decoder(z)
-        if self.kind == "bernoulli":
-            logits = outputs
-            return -F.binary_cross_entropy_with_logits(logits, x.expand_as(logits), reduction="none").sum(-1)
-        log_noise = self._log_noise()
-        return -0.5 * (((x - outputs) * torch.exp(-log_noise)).square() + 2 * log_noise + _LOG_2PI).sum(-1)
+        return self.observation.log_prob(x, self.outputs(z, c), self._seen(x))
 
-    def _log_noise(self) -> Tensor:
-        return self.log_noise.clamp(min=self._lowest)
+    def log_prior(self, z: Tensor) -> Tensor:
+        """log p(z)."""
+        found: Tensor = self.prior.log_prob(z, self.posterior)
+        return found
 
-    def mean(self, z: Tensor) -> Tensor:
+    def mean(self, z: Tensor, c: Tensor | None = None) -> Tensor:
         """E[x|z]."""
-        outputs: Tensor = self.decoder(z)
-        return torch.sigmoid(outputs) if self.kind == "bernoulli" else outputs
+        return self.observation.mean(self.outputs(z, c))
 
-    def emit(self, z: Tensor, generator: torch.Generator) -> Tensor:
+    def emit(self, z: Tensor, generator: torch.Generator, c: Tensor | None = None) -> Tensor:
         """A draw of x given z; the generator lives on the CPU, so that every device draws the same."""
-        mean = self.mean(z)
-        if self.kind == "bernoulli":
-            return (draw_uniform(mean.shape, mean, generator) < mean).to(mean.dtype)
-        return mean + torch.exp(self._log_noise()) * draw_normal(mean.shape, mean, generator)
+        return self.observation.emit(self.outputs(z, c), generator)
 
-    def kl(self, mean: Tensor, log_var: Tensor) -> Tensor:
-        """KL(q(z|x) ‖ p(z)) of each row, in closed form."""
-        return 0.5 * (mean.square() + log_var.exp() - 1.0 - log_var).sum(-1)
+    def draw_codes(self, n: int, generator: torch.Generator) -> Tensor:
+        """``n`` codes from the prior."""
+        like = next(self.parameters())
+        found: Tensor = self.prior.draw(n, like, generator, self.posterior)
+        return found
 
-    def forward(self, x: Tensor, beta: float = 1.0) -> Tensor:
-        """−ELBO of each row from one draw of z, with the KL term weighted by ``beta``."""
-        mean, log_var = self.posterior(x)
-        z = mean + torch.exp(0.5 * log_var) * torch.randn_like(mean)
-        return beta * self.kl(mean, log_var) - self.log_likelihood(x, z)
+    # -- bounds ----------------------------------------------------------------------------------------
 
-    def log_ratio(self, x: Tensor, noise: Tensor) -> Tensor:
-        """log p(x, z) − log q(z|x) at z = μ + σ·noise; noise: (k, n, latent_dim), result (k, n)."""
-        mean, log_var = self.posterior(x)
-        z = mean + torch.exp(0.5 * log_var) * noise
-        # the normalizing constants of prior and posterior cancel up to the log-variance
-        log_prior_over_posterior = 0.5 * (noise.square() + log_var - z.square()).sum(-1)
-        return self.log_likelihood(x, z) + log_prior_over_posterior
+    def divergence(self, q: Posterior, noise: Tensor, free: float = 0.0) -> Tensor:
+        """KL(q ‖ p) of each row: in closed form for a standard normal prior, else at z = ``q.place(noise)``.
 
+        free: nats that each coordinate (of a closed form) or each row may use at no cost.
+        """
+        if self.prior.closed:
+            terms = q.kl_terms()
+            return (terms.clamp(min=free) if free else terms).sum(-1)
+        kl = q.log_prob_of_noise(noise) - self.log_prior(q.place(noise))
+        return kl.clamp(min=free * self.latent_dim) if free else kl
 
-def draw_normal(shape: Sequence[int], like: Tensor, generator: torch.Generator) -> Tensor:
-    """Standard normal numbers in the type and place of ``like``."""
-    return torch.randn(tuple(shape), generator=generator, dtype=like.dtype).to(like.device)
+    def forward(
+        self, x: Tensor, beta: float | Tensor = 1.0, c: Tensor | None = None, *, free: float = 0.0, draws: int = 0
+    ) -> Tensor:
+        """−ELBO of each row from one draw of z, with the KL term weighted by ``beta``.
 
+        free: see ``divergence``. draws: where positive, minus the importance bound from so many draws instead.
+        """
+        if draws:
+            return -self._importance_bound(x, draws, c)
+        z, kl = self._draw(x, c, free)
+        return beta * kl - self.log_likelihood(x, z, c)
 
-def draw_uniform(shape: Sequence[int], like: Tensor, generator: torch.Generator) -> Tensor:
-    """Uniform numbers in [0, 1) in the type and place of ``like``."""
-    return torch.rand(tuple(shape), generator=generator, dtype=like.dtype).to(like.device)
+    def _draw(self, x: Tensor, c: Tensor | None, free: float) -> tuple[Tensor, Tensor]:
+        """A code from q(z|x) and the divergence of q from the prior."""
+        outputs = self.encoded(x, c)
+        if outputs.is_cuda and self.covariance == "diagonal" and self.prior.closed and not free:
+            from benthic.nets import fused
+
+            if fused.serves(outputs) and fused.code_fits(self.latent_dim):
+                return fused.draw_code(outputs, torch.randn_like(outputs[:, : self.latent_dim]), LOW, HIGH)
+        q = posterior_of(outputs, self.latent_dim, self.covariance)
+        noise = torch.randn_like(q.mean)
+        return q.place(noise), self.divergence(q, noise, free)
+
+    @property
+    def noise_dim(self) -> int:
+        """How many standard normal numbers make one draw of the code."""
+        return self.latent_dim
+
+    def log_ratio(self, x: Tensor, noise: Tensor, c: Tensor | None = None, *, closed: bool = False) -> Tensor:
+        """log p(x, z) − log q(z|x) at z = μ + σ·noise; noise: (k, n, noise_dim), result (k, n).
+
+        closed: whether a divergence with a closed form replaces log p(z) − log q(z|x): the mean is the same, and its
+        error smaller.
+        """
+        q = self.posterior(x, c)
+        z = q.place(noise)
+        fit = self.log_likelihood(x, z, c)
+        if closed and self.prior.closed:
+            return fit - q.kl()
+        return fit + self.log_prior(z) - q.log_prob_of_noise(noise)
+
+    def _importance_bound(self, x: Tensor, draws: int, c: Tensor | None) -> Tensor:
+        """The importance bound of each row; its gradient is doubly reparameterized (Tucker et al., 2019).
+
+        The score of q has mean zero but its variance grows with the number of draws: log q is therefore held fixed,
+        and the way through z is weighted by the square of the normalized weights.
+        """
+        q = self.posterior(x, c)
+        z = q.place(torch.randn(draws, *q.mean.shape, dtype=q.mean.dtype, device=q.mean.device))
+        ratios = self.log_likelihood(x, z, c) + self.log_prior(z) - q.detach().log_prob(z)
+        weights = torch.softmax(ratios.detach(), 0)
+        if z.requires_grad:
+            z.register_hook(lambda gradient: gradient * weights[..., None])
+        bound = torch.logsumexp(ratios.detach(), 0) - math.log(draws)
+        return bound + (weights * (ratios - ratios.detach())).sum(0)

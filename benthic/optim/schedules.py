@@ -52,8 +52,33 @@ def with_warmup(schedule: Schedule, warmup: float, floor: float = 0.0) -> Schedu
     return factor
 
 
+def in_steps(parts: int, factor: float) -> Schedule:
+    """The run in so many equal parts, in each of which the rate is ``factor`` times that of the one before.
+
+    >>> [round(in_steps(2, 0.5)(step, 6), 3) for step in range(6)]
+    [1.0, 1.0, 1.0, 0.5, 0.5, 0.5]
+    """
+
+    def rate(step: int, total: int) -> float:
+        return float(factor ** (min(step, total - 1) * parts // max(total, 1)))
+
+    return rate
+
+
+def _steps(options: dict[str, Any]) -> Schedule:
+    parts, factor = options.pop("parts", 10), options.pop("factor", 0.5)
+    if options or not isinstance(parts, int) or parts < 1 or not 0 < factor <= 1:
+        raise InvalidInput(
+            "schedule 'steps' takes parts, a whole number of at least 1, and factor, between 0 and 1: "
+            '{"name": "steps", "parts": 30, "factor": 0.9}'
+        )
+    return in_steps(parts, factor)
+
+
 def schedule_of(setting: str | Mapping[str, Any] | Schedule | None) -> Schedule:
     """A schedule from ``"cosine"``, ``{"name": "cosine", "warmup": 0.05, "floor": 0.1}`` or a function.
+
+    ``{"name": "steps", "parts": 30, "factor": 0.9}`` lowers the rate thirty times, see ``in_steps``.
 
     >>> schedule_of({"name": "constant", "warmup": 4})(0, 100)
     0.25
@@ -64,13 +89,15 @@ def schedule_of(setting: str | Mapping[str, Any] | Schedule | None) -> Schedule:
         return setting
     options = {"name": setting} if isinstance(setting, str) else dict(setting)
     name = options.pop("name", "constant")
+    if name == "steps":
+        return _steps(options)
     warmup, floor = options.pop("warmup", 0.0), options.pop("floor", 0.0)
     if name == "warmup_cosine":
         name, warmup = "cosine", warmup or 0.05
     if name not in _NAMED or options:
         wrong = name if name not in _NAMED else next(iter(options))
         raise InvalidInput(
-            f"schedule {wrong!r} is unknown{nearest(wrong, _NAMED)}; use {', '.join(_NAMED)}, warmup_cosine or "
+            f"schedule {wrong!r} is unknown{nearest(wrong, _NAMED)}; use {', '.join(_NAMED)}, steps, warmup_cosine or "
             "a dict with name, warmup and floor"
         )
     chosen = _NAMED[name]

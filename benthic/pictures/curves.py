@@ -13,13 +13,19 @@ from benthic.pictures.canvas import new_figure
 def loss_curve(history: Sequence[Mapping[str, Any]], title: str = "") -> Any:
     """Training loss, and held-out loss where there is one, against the epoch."""
     figure, axes = new_figure(5.0, 3.2)
+    draw_losses(axes, history)
+    axes.set_title(title)
+    return figure
+
+
+def draw_losses(axes: Any, history: Sequence[Mapping[str, Any]]) -> None:
+    """The lines of ``loss_curve`` on axes that are there."""
     epochs = [entry["epoch"] for entry in history]
     for name, label in (("loss", "training"), ("val_loss", "held out")):
         if history and name in history[0]:
             axes.plot(epochs, [entry[name] for entry in history], label=label)
-    axes.set(xlabel="epoch", ylabel="loss", title=title)
+    axes.set(xlabel="epoch", ylabel="loss")
     axes.legend(frameon=False)
-    return figure
 
 
 def roc_curve(y: np.ndarray, scores: np.ndarray, classes: np.ndarray, title: str = "") -> Any:

@@ -7,6 +7,8 @@ from benthic.base.lazy import lazy
 _EXPORTS = {
     "Adapter": "benthic.samplers.kernel",
     "AdaptiveRejection": "benthic.samplers.direct.adaptive",
+    "AnnealedWeights": "benthic.samplers.annealing.weights",
+    "Annealing": "benthic.samplers.annealing.importance",
     "BAOAB": "benthic.samplers.langevin.underdamped",
     "BayesianNetwork": "benthic.samplers.networks.network",
     "Blocks": "benthic.samplers.blocks",
@@ -49,7 +51,9 @@ _EXPORTS = {
     "ULA": "benthic.samplers.langevin.overdamped",
     "WeightedDraws": "benthic.samplers.direct.importance",
     "adaptive_rejection": "benthic.samplers.direct.adaptive",
+    "annealed_importance": "benthic.samplers.annealing.importance",
     "annealed_langevin": "benthic.samplers.langevin.annealed",
+    "annealing_temperatures": "benthic.samplers.annealing.importance",
     "autocorrelation": "benthic.samplers.judging.diagnostics",
     "bfmi": "benthic.samplers.judging.diagnostics",
     "calibrate": "benthic.samplers.judging.calibration",

@@ -39,6 +39,7 @@ class Player:
         self.lr = lr or trainer.lr or 1e-3
         self.optimizer = optimizer_of(trainer.optimizer or "adam", network.parameters(), self.lr, l2)
         self.parameters = [p for p in network.parameters() if p.requires_grad]
+        self._held_rate: Tensor | None = None
         self.clip = trainer.clip
         self.decay = trainer.ema
         self.average = clone(dict(network.state_dict())) if self.decay else None
@@ -48,8 +49,27 @@ class Player:
     def set_rate(self, step: int, total: int) -> None:
         """The learning rate of this step, of ``total``."""
         rate = self.lr * self._schedule(step, total)
+        if self._held_rate is not None:
+            self._held_rate.fill_(rate)
+            return
         for group in self.optimizer.param_groups:
             group["lr"] = rate
+
+    def prepare_capture(self) -> bool:
+        """Keep the rate and the optimizer's counts on the device, as graphs need it; False where that cannot be."""
+        groups = self.optimizer.param_groups
+        if self.optimizer.state or not all("capturable" in group or group.get("fused") for group in groups):
+            return False
+        self._held_rate = torch.tensor(self.lr, device=self.parameters[0].device)
+        self._hold_rate()
+        return True
+
+    def _hold_rate(self) -> None:
+        for group in self.optimizer.param_groups:
+            if self._held_rate is not None:
+                self._held_rate.fill_(group["lr"])
+                group["lr"] = self._held_rate
+                group.update({"capturable": True} if "capturable" in group else {})
 
     @property
     def rate(self) -> float:
@@ -66,10 +86,11 @@ class Player:
 
     @torch.no_grad()
     def _follow(self, average: dict[str, Tensor], decay: float) -> None:
-        for name, value in self.network.state_dict().items():
-            if value.is_floating_point():
-                average[name].lerp_(value, 1.0 - decay)
-            else:
+        now = self.network.state_dict()
+        moving = [name for name, value in now.items() if value.is_floating_point()]
+        torch._foreach_lerp_([average[name] for name in moving], [now[name] for name in moving], 1.0 - decay)
+        for name, value in now.items():
+            if not value.is_floating_point():
                 average[name].copy_(value)
 
     def state_dict(self) -> dict[str, Any]:
@@ -84,6 +105,7 @@ class Player:
         """The inverse of ``state_dict``."""
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
+        self._hold_rate()
         self.average = clone(state["average"])
 
 
@@ -100,7 +122,11 @@ class _Loss(nn.Module):
 
 
 class GradientLearner(Learner):
-    """Players taking turns by phase; one player with one phase is ordinary training."""
+    """Players taking turns by phase; one player with one phase is ordinary training.
+
+    capturable: whether the objectives neither wait for the device nor draw on the host, so that updates can become
+    CUDA graphs. before: called with (step, total) ahead of each update, to set what changes in the course of a run.
+    """
 
     scope = "batch"
 
@@ -111,8 +137,11 @@ class GradientLearner(Learner):
         *,
         phases: tuple[str, ...] | None = None,
         world: World | None = None,
+        capturable: bool = False,
+        before: Callable[[int, int], None] | None = None,
     ) -> None:
         self.players = dict(players)
+        self.capturable, self.before = capturable, before
         self.phases = phases or tuple(players)
         self.world = world or World()
         self._autocast = trainer.precision == "bf16"
@@ -137,28 +166,32 @@ class GradientLearner(Learner):
         for parameter in player.parameters:
             parameter.grad = None
 
-    def statistics(self, batch: Batch, phase: str, scale: float) -> Stats:
-        """Add this batch's gradient to ``.grad`` and report the summed loss."""
+    def statistics(self, batch: Batch, phase: str, scale: float | Tensor) -> Stats:
+        """Add this batch's gradient to ``.grad`` and report the summed loss; the scale may lie on the device."""
         loss_of = self._losses[phase]
         if self.world.size > 1 and not self.last_part:
             with loss_of.no_sync():
                 return self._backward(loss_of, batch, scale)
         return self._backward(loss_of, batch, scale)
 
-    def _backward(self, loss_of: Any, batch: Batch, scale: float) -> Stats:
+    def _backward(self, loss_of: Any, batch: Batch, scale: float | Tensor) -> Stats:
         if self._autocast:
             with torch.autocast(self._device.type, torch.bfloat16):
                 loss = loss_of(batch)
         else:
             loss = loss_of(batch)
         # the scale enters as the seed of the backward pass: no extra multiplication in the graph
+        loss.backward(scale.to(loss.dtype) if isinstance(scale, Tensor) else self._seed(scale, loss))
+        weight = float(len(batch.X)) if isinstance(scale, Tensor) else total_weight(batch)
+        return Stats(weight, {"loss": loss.detach()})
+
+    def _seed(self, scale: float, loss: Tensor) -> Tensor:
         seed = self._scales.get(scale)
         if seed is None or seed.dtype != loss.dtype:
             if len(self._scales) > 64:
                 self._scales.clear()
             seed = self._scales[scale] = torch.tensor(scale, dtype=loss.dtype, device=loss.device)
-        loss.backward(seed)
-        return Stats(total_weight(batch), {"loss": loss.detach()})
+        return seed
 
     def update(self, stats: Stats, phase: str, again: Again) -> Info:
         """Step the player; on the CPU the loss is read here, elsewhere it stays where it is."""

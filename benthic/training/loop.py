@@ -18,6 +18,7 @@ import torch
 from benthic.base.errors import Interrupted, InvalidInput, NonFiniteLoss
 from benthic.data.batch import Batch
 from benthic.training.callbacks import JsonLog, Progress
+from benthic.training.captured import CapturedUpdates
 from benthic.training.checkpoint import CheckpointFolder, random_states, restore_random, surroundings
 from benthic.training.distributed import World
 from benthic.training.feed import Feed, Part, split
@@ -62,12 +63,27 @@ class Loop:
             self._callbacks.append(JsonLog(Path(self._folder.setting.folder) / "metrics.jsonl"))
         self._on_step = [c.on_step for c in self._callbacks if hasattr(c, "on_step")]
         self._players = self.learner.players if isinstance(self.learner, GradientLearner) else {}
-        self._scheduled = [player for player in self._players.values() if player.scheduled]
+        self._scheduled: list[Callable[[int, int], None]] = [
+            player.set_rate for player in self._players.values() if player.scheduled
+        ]
+        if isinstance(self.learner, GradientLearner) and self.learner.before is not None:
+            self._scheduled.append(self.learner.before)
         self._reads = self.device.type == "cpu"
+        self._captured = self._capture()
         self._total = self.total_steps or 0
         self.loss_sum = self._zero()
         if self._scheduled and not self._total:
             raise InvalidInput("a schedule needs to know the length of the run; give the trainer steps")
+
+    def _capture(self) -> CapturedUpdates | None:
+        """Updates as CUDA graphs, where the learner and the settings allow them."""
+        learner, trainer = self.learner, self.trainer
+        if self.device.type != "cuda" or not trainer.capture or not isinstance(learner, GradientLearner):
+            return None
+        if self.world.size > 1 or trainer.accumulate > 1 or trainer.compile or not learner.capturable:
+            return None
+        able = [player.prepare_capture() for player in learner.players.values()]
+        return CapturedUpdates(learner, self.device) if all(able) else None
 
     # -- the run -------------------------------------------------------------------------------------
 
@@ -90,7 +106,7 @@ class Loop:
         progress = Progress(self.title, self.trainer.verbose and self.world.first)
         self._tell("on_start")
         try:
-            with self._gentle_interrupt():
+            with self._gentle_interrupt(), rounded_products(self.trainer.precision == "tf32"):
                 if not self.done:
                     (self._passes if self.learner.scope == "pass" else self._epochs)(progress)
         finally:
@@ -127,17 +143,20 @@ class Loop:
     def _one_batch(self, part: Part) -> None:
         learner, batch = self.learner, part.batch
         phase = learner.phases[self.step % len(learner.phases)]
-        for player in self._scheduled:
-            player.set_rate(self.step, self._total)
-        learner.begin(phase)
+        for set_for in self._scheduled:
+            set_for(self.step, self._total)
         scale = self.world.size / part.weight
-        if self.trainer.accumulate == 1:
-            stats = learner.statistics(batch, phase, scale)
+        if self._captured is not None:
+            info = self._captured(batch, phase, scale)
         else:
-            stats = self._accumulated(batch, phase, scale)
-        if self.world.size > 1:
-            stats = self.world.sum_stats(stats)
-        info = learner.update(stats, phase, self._again)
+            learner.begin(phase)
+            if self.trainer.accumulate == 1:
+                stats = learner.statistics(batch, phase, scale)
+            else:
+                stats = self._accumulated(batch, phase, scale)
+            if self.world.size > 1:
+                stats = self.world.sum_stats(stats)
+            info = learner.update(stats, phase, self._again)
         self.step += 1
         self.batch += 1
         self.loss_sum += info.loss
@@ -351,3 +370,15 @@ class Loop:
                 "bit-identical to an unbroken run",
                 stacklevel=2,
             )
+
+
+@contextmanager
+def rounded_products(wanted: bool) -> Iterator[None]:
+    """Let CUDA round the factors of products and convolutions to 11 bits inside the block, where wanted."""
+    held = (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32)
+    if wanted:
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = held

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -28,12 +28,25 @@ Loss = Callable[[Callable[..., Tensor], Batch], Tensor]
 
 
 class NetworkEstimator(TrainedEstimator):
-    """Base of estimators with one network ``network_``; a subclass gives ``_build_network``."""
+    """Base of estimators with one network ``network_``; a subclass gives ``_build_network``.
+
+    capturable: whether its loss can become a CUDA graph, see ``GradientLearner``.
+    """
 
     network_: nn.Module
+    capturable: ClassVar[bool] = False
 
-    def _fit_network(self, intake: Intake, session: Session, loss: Loss, prepare: Prepare, *, l2: float = 0.0) -> None:
-        """Build the network and train it on the intake's rows, made ready by ``prepare``."""
+    def _fit_network(
+        self,
+        intake: Intake,
+        session: Session,
+        loss: Loss,
+        prepare: Prepare,
+        *,
+        l2: float = 0.0,
+        before: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """Build the network and train it on the intake's rows, made ready by ``prepare``; before: see the learner."""
         trainer = with_budget(session.trainer, intake.rows)
         session, stopping = replace(session, trainer=trainer), trainer.stopping
         held: Batch | None = None
@@ -41,15 +54,21 @@ class NetworkEstimator(TrainedEstimator):
             if stopping is not None and stopping.fraction > 0:
                 intake, held = intake.hold_out(stopping.fraction, session.seed)
             network = self._build_network("network_").to(session.device, training_dtype(session))
+            self._begin_network(network)
             network.train()
             forward = compiled(network, session.device, "training") if trainer.compile else network
             player = Player(network, lambda batch: loss(forward, batch), trainer, l2=l2)
-        learner = GradientLearner({"fit": player}, trainer, world=session.world)
+        learner = GradientLearner(
+            {"fit": player}, trainer, world=session.world, capturable=self.capturable, before=before
+        )
         options: dict[str, Any] = {"seed": session.seed, "device": session.device, "world": session.world}
         feed = intake.feed(batch_size=trainer.batch_size or 128, shuffle=True, prepare=prepare, **options)
         validation = None if held is None else ArrayFeed(prepare(held), batch_size=4096, shuffle=False, **options)
         self._train(learner, feed, session, validation)
         self.network_ = network
+
+    def _begin_network(self, network: nn.Module) -> None:
+        """Set weights that are to begin where the data say, before training."""
 
     def _evaluate(self, function: Callable[[Any, Tensor], Tensor], X: Tensor) -> Tensor:
         """``function(network, rows)`` over blocks of ``X``, in the type of ``X``, on the network's device."""

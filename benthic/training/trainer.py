@@ -83,7 +83,7 @@ class Checkpoint(_Record):
             raise InvalidInput(f"Checkpoint: keep is {self.keep}; it must be at least 1")
 
 
-PRECISIONS = ("float32", "float64", "bf16")
+PRECISIONS = ("float32", "tf32", "float64", "bf16")
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,10 @@ class Trainer(_Record):
     optimizer: ``adam``, ``adamw``, ``sgd``, ... or ``{"name": "sgd", "momentum": 0.9}``, or a function.
     lr: base learning rate. schedule: ``constant``, ``linear``, ``cosine``, ``warmup_cosine``,
     ``{"name": "cosine", "warmup": 0.05}``, or a function of (step, total).
-    precision: ``float32``, ``float64`` or ``bf16`` (weights float32, arithmetic bfloat16).
+    precision: ``float32``, ``float64``, ``bf16`` (weights float32, arithmetic bfloat16) or ``tf32`` (float32, but on
+    a GPU products are of numbers rounded to 11 bits).
     compile: compile the network where a compiler is found.
+    capture: on a GPU, replay each update as one CUDA graph where the model allows it; the result is the same.
     accumulate: split each batch in so many parts and add their gradients; the result is the same.
     clip: largest gradient norm. ema: decay of an average of the weights, which is what remains.
     early_stopping: None, True, a patience, a dict or ``EarlyStopping``.
@@ -117,6 +119,7 @@ class Trainer(_Record):
     schedule: Any = None
     precision: str = "float32"
     compile: bool = False
+    capture: bool = True
     accumulate: int = 1
     clip: float | None = None
     ema: float | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -13,8 +13,11 @@ class Latent(Protocol):
 
     latent_dim: int
 
-    def posterior(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and log-variance of q(z|x)."""
+    def posterior(self, x: Tensor) -> Any:
+        """q(z|x), with ``place(noise)`` and ``log_prob(z)``; NaN in x is missing."""
+
+    def log_prior(self, z: Tensor) -> Tensor:
+        """log p(z)."""
 
     def log_likelihood(self, x: Tensor, z: Tensor) -> Tensor:
         """log p(x|z)."""
@@ -50,14 +53,13 @@ def fill(model: Latent, X: Tensor, generator: torch.Generator, *, steps: int = 6
     def normal() -> Tensor:
         return torch.randn(len(X), model.latent_dim, generator=generator, dtype=X.dtype).to(X.device)
 
-    z = normal()
+    z = model.posterior(X).place(normal())
     x = torch.where(gaps, model.emit(z, generator), X)
     total, kept = torch.zeros_like(x), 0
     for step in range(steps):
-        mean, log_var = model.posterior(x)
-        noise = normal()
-        proposal = mean + torch.exp(0.5 * log_var) * noise
-        gain = _log_weight(model, x, proposal, mean, log_var) - _log_weight(model, x, z, mean, log_var)
+        q = model.posterior(x)
+        proposal = q.place(normal())
+        gain = _log_weight(model, x, proposal, q) - _log_weight(model, x, z, q)
         uniform = torch.rand(len(X), generator=generator, dtype=X.dtype).to(X.device)
         z = torch.where((torch.log(uniform) < gain)[:, None], proposal, z)
         x = torch.where(gaps, model.emit(z, generator), X)
@@ -67,7 +69,6 @@ def fill(model: Latent, X: Tensor, generator: torch.Generator, *, steps: int = 6
     return Filled(x[:rows], mean.reshape(chains, rows, -1).mean(0))
 
 
-def _log_weight(model: Latent, x: Tensor, z: Tensor, mean: Tensor, log_var: Tensor) -> Tensor:
-    """log p(x, z) − log q(z|x), up to what is the same for every z."""
-    log_q = -0.5 * ((z - mean).square() * torch.exp(-log_var)).sum(-1)
-    return model.log_likelihood(x, z) - 0.5 * z.square().sum(-1) - log_q
+def _log_weight(model: Latent, x: Tensor, z: Tensor, q: Any) -> Tensor:
+    """log p(x, z) − log q(z|x)."""
+    return model.log_likelihood(x, z) + model.log_prior(z) - q.log_prob(z)

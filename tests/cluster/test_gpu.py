@@ -9,6 +9,7 @@ from sklearn.datasets import load_digits
 
 from benthic.cluster import KMeans, fused
 from benthic.cluster.memory import memory_of, nearest
+from benthic.cluster.swift import Swift
 
 pytestmark = [
     pytest.mark.gpu,
@@ -18,7 +19,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize(
-    ("n", "d", "k"), [(1000, 3, 2), (5000, 64, 256), (3001, 17, 33), (2000, 200, 5), (900, 300, 7)]
+    ("n", "d", "k"), [(1000, 3, 2), (5000, 64, 256), (3001, 17, 33), (4000, 128, 90), (2000, 200, 5), (900, 300, 7)]
 )
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
 def test_nearest_centers_are_those_of_float64(n, d, k, scale):
@@ -60,3 +61,34 @@ def test_a_fit_is_that_of_the_cpu():
         there = KMeans(10, init=X[:10], tol=0).fit(rows.cuda())
         assert there.cluster_centers_.is_cuda and there.inertia_ == pytest.approx(here.inertia_, rel=1e-5)
         np.testing.assert_allclose(there.cluster_centers_.cpu(), here.cluster_centers_, atol=1e-3)
+
+
+@pytest.mark.parametrize(("n", "d", "k"), [(200_000, 64, 256), (30_001, 17, 33), (100, 3, 2), (20_000, 128, 1000)])
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_the_fast_mode_differs_in_next_to_no_row(n, d, k, scale):
+    X = scale * torch.randn(n, d, generator=torch.Generator().manual_seed(0)).cuda()
+    memory = memory_of(X, None, False, k, "fast")
+    assert isinstance(memory, Swift)
+    centers = X[:k].cpu().double()
+    for _ in range(4):
+        found = memory.step(centers)
+        wide = centers.float().double().cuda()
+        score = X.double() @ wide.T - 0.5 * wide.square().sum(1)
+        assert float((score.argmax(1) != memory.labels).double().mean()) <= max(1e-4, 1.5 / n)
+        hot = torch.nn.functional.one_hot(memory.labels.long(), k).double()
+        assert torch.equal(found.sums[:, -1], hot.sum(0))
+        # products of two half-precision parts are right to 2^-22 of the largest number, and sums of m to its root
+        bound = 2.0**-20 * float(X.abs().max()) * max(n, 1) ** 0.5
+        torch.testing.assert_close(found.sums[:, :-1], hot.T @ X.double(), rtol=1e-5, atol=bound)
+        centers = (found.sums[:, :-1] / found.sums[:, -1:].clamp(min=1)).cpu()
+
+
+def test_a_fast_fit_is_nearly_the_exact_one():
+    X = torch.randn(100_000, 32, generator=torch.Generator().manual_seed(0)).cuda()
+    fits = [KMeans(64, init=X[:64], tol=0, max_iter=20, precision=each).fit(X) for each in ("exact", "fast")]
+    assert fits[1].inertia_ == pytest.approx(fits[0].inertia_, rel=1e-4)
+
+
+def test_the_fast_mode_leaves_weighted_rows_to_the_exact_one():
+    X = torch.randn(1000, 4).cuda()
+    assert not isinstance(memory_of(X, torch.ones(1000).cuda(), False, 3, "fast"), Swift)

@@ -173,6 +173,7 @@ def test_nearest_takes_the_closest():
         ({"n_clusters": 2, "init": "kmeans"}, "init 'kmeans' is unknown"),
         ({"n_clusters": 2, "init": np.zeros((3, 4))}, "shape of the initial centers"),
         ({"n_clusters": 2, "algorithm": "elkan"}, "algorithm 'elkan' is unknown"),
+        ({"n_clusters": 2, "precision": "fats"}, "did you mean 'fast'"),
         ({"n_clusters": 2, "tol": -1.0}, "tol is -1.0"),
         ({"n_clusters": 2, "n_init": 0}, "n_init is 0"),
         ({"n_clusters": 1000}, "n_samples = 150 should be >= n_clusters = 1000"),

@@ -14,6 +14,9 @@ X = RNG.normal(size=(120, 4)) @ RNG.normal(size=(4, 4)) + np.array([1.0, -2.0, 0
 LABELS = (X[:, 0] > np.median(X[:, 0])).astype(int)
 NUMBERS = X @ np.array([1.0, 0.5, -1.0, 0.0])
 
+TABLES = [name for name, entry in benthic.catalogue().items() if "table" in entry.data]
+SEQUENCES = [name for name, entry in benthic.catalogue().items() if "table" not in entry.data]
+
 DATA_VERBS = ("reconstruct", "impute")
 CODE_VERBS = (
     "predict_proba",

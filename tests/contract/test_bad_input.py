@@ -9,9 +9,9 @@ import scipy.sparse
 import torch
 
 import benthic
-from tests.contract.conftest import X, data_for, fitted, make, targets
+from tests.contract.conftest import TABLES, X, data_for, fitted, make, targets
 
-NAMES = list(benthic.catalogue())
+NAMES = TABLES
 PICKY = [n for n in NAMES if "missing" not in benthic.catalogue()[n].data]
 
 
@@ -69,7 +69,8 @@ def test_strings_in_a_numeric_array(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_sparse_matrices(name):
-    refuses(name, scipy.sparse.csr_matrix(X), "[Ss]parse", error=TypeError)
+    if "documents" not in benthic.catalogue()[name].data:  # counts of words are mostly zeros, and taken so
+        refuses(name, scipy.sparse.csr_matrix(X), "[Ss]parse", error=TypeError)
     refuses(name, torch.tensor(X).to_sparse(), "[Ss]parse", error=TypeError)
 
 
@@ -109,7 +110,7 @@ def test_one_class(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_one_row(name):
-    y = targets(name)
+    X, y = data_for(name), targets(name)
     tasks = benthic.catalogue()[name].tasks
     if "classify" in tasks:
         refuses(name, X[:1], "one class", y[:1])

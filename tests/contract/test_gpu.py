@@ -8,13 +8,13 @@ import torch
 
 import benthic
 from benthic.training.callbacks import Callback
-from tests.contract.conftest import CODE_VERBS, DATA_VERBS, X, data_for, make, targets, verbs
+from tests.contract.conftest import CODE_VERBS, DATA_VERBS, TABLES, X, data_for, make, targets, verbs
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
 ]
-NAMES = list(benthic.catalogue())
+NAMES = TABLES
 
 
 def on_gpu(name, **params):

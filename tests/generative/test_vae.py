@@ -103,7 +103,7 @@ def test_beta_trades_reconstruction_for_a_small_kl():
         errors.append(np.square(model.reconstruct(X) - X).mean())
         network = model.network_
         with torch.no_grad():
-            kls.append(float(network.kl(*network.posterior(model.scales_.transform(torch.tensor(X)).float())).mean()))
+            kls.append(float(network.posterior(model.scales_.transform(torch.tensor(X)).float()).kl().mean()))
     assert errors[0] < errors[1] and kls[0] > kls[1]
 
 

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
 from scipy.stats import multivariate_normal
+from sklearn.decomposition import PCA, FactorAnalysis
 from torch import nn
 
 import benthic
 from benthic.nets.latent import LatentNetwork
+from benthic.nets.mlp import MLP
+from benthic.nets.observation import GaussianObservation
+from benthic.nets.posterior import Diagonal
 
 
 def linear_vae(width: int = 4, latent: int = 2, seed: int = 0) -> LatentNetwork:
     """Decoder x = Wz + b + noise, so that x ~ N(b, WWᵀ + Σ), and an encoder that is not the posterior."""
     torch.manual_seed(seed)
-    network = LatentNetwork(width, latent, (), "identity", "gaussian").double()
+    encoder, decoder = MLP([width, 2 * latent], "identity"), MLP([latent, width], "identity")
+    network = LatentNetwork(encoder, decoder, GaussianObservation(width), latent).double().eval()
     for parameter in network.parameters():
         nn.init.normal_(parameter, std=0.5)
     return network
@@ -24,7 +31,7 @@ def linear_vae(width: int = 4, latent: int = 2, seed: int = 0) -> LatentNetwork:
 def exact(network: LatentNetwork, x: torch.Tensor) -> np.ndarray:
     linear = network.decoder[0]
     W, b = linear.weight.detach().numpy(), linear.bias.detach().numpy()
-    noise = np.exp(2 * network.log_noise.detach().numpy())
+    noise = np.exp(2 * network.observation.log_noise.detach().numpy())
     return multivariate_normal(b, W @ W.T + np.diag(noise)).logpdf(x.numpy())
 
 
@@ -32,7 +39,7 @@ def posterior_encoder(network: LatentNetwork) -> LatentNetwork:
     """The same decoder with the best mean-field encoder mean, the exact posterior where it is diagonal."""
     linear = network.decoder[0]
     W, b = linear.weight.detach(), linear.bias.detach()
-    precision = torch.exp(-2 * network.log_noise.detach())
+    precision = torch.exp(-2 * network.observation.log_noise.detach())
     S = torch.linalg.inv(torch.eye(2, dtype=W.dtype) + W.T * precision @ W)
     encoder = network.encoder[0]
     with torch.no_grad():
@@ -79,7 +86,7 @@ def test_the_elbo_misses_the_truth_by_the_divergence_of_the_encoder():
     x = torch.from_numpy(np.random.default_rng(3).normal(size=(60, 4)))
     linear = network.decoder[0]
     W, b = linear.weight.detach(), linear.bias.detach()
-    precision = torch.exp(-2 * network.log_noise.detach())
+    precision = torch.exp(-2 * network.observation.log_noise.detach())
     S = torch.linalg.inv(torch.eye(2, dtype=W.dtype) + W.T * precision @ W)
     posterior = torch.distributions.MultivariateNormal((x - b) @ (W.T * precision).T @ S, S)
     with torch.no_grad():
@@ -94,11 +101,10 @@ def test_the_elbo_misses_the_truth_by_the_divergence_of_the_encoder():
 
 @pytest.mark.spec("N-01")
 def test_the_closed_form_kl_equals_its_integral():
-    network = linear_vae()
     mean, log_var = torch.tensor([[0.7, -1.2]]).double(), torch.tensor([[-0.5, 0.3]]).double()
     q = torch.distributions.Normal(mean, torch.exp(0.5 * log_var))
     p = torch.distributions.Normal(torch.zeros(2).double(), torch.ones(2).double())
-    torch.testing.assert_close(network.kl(mean, log_var), torch.distributions.kl_divergence(q, p).sum(-1))
+    torch.testing.assert_close(Diagonal(mean, log_var).kl(), torch.distributions.kl_divergence(q, p).sum(-1))
 
 
 @pytest.mark.spec("N-01")
@@ -117,7 +123,7 @@ def test_conditional_draws_follow_the_exact_conditional():
     network = posterior_encoder(linear_vae(seed=1))
     linear = network.decoder[0]
     W, b = linear.weight.detach().numpy(), linear.bias.detach().numpy()
-    S = W @ W.T + np.diag(np.exp(2 * network.log_noise.detach().numpy()))
+    S = W @ W.T + np.diag(np.exp(2 * network.observation.log_noise.detach().numpy()))
     known = np.array([0.5, -0.3])
     gain = S[2:, :2] @ np.linalg.inv(S[:2, :2])
     mean = b[2:] + gain @ (known - b[:2])
@@ -126,3 +132,54 @@ def test_conditional_draws_follow_the_exact_conditional():
     error = np.sqrt(np.diag(cov) / len(drawn))
     assert (np.abs(drawn.mean(0) - mean) < 4 * error).all()
     np.testing.assert_allclose(np.cov(drawn.T), cov, atol=0.12 * np.trace(cov))
+
+
+@pytest.mark.spec("N-01")
+def test_the_importance_bound_rises_with_the_number_of_draws_and_stays_below_the_truth():
+    network = linear_vae(seed=3)  # an encoder that is far from the posterior
+    x = torch.from_numpy(np.random.default_rng(3).normal(size=(40, 4)))
+    model = vae_with(network)
+    found = [model.likelihood(x.numpy(), f"importance({k})") for k in (1, 4, 16, 64, 1024)]
+    errors = [float(np.sqrt(np.square(f.stderr).sum())) / len(x) for f in found]
+    for (low, a), (high, b) in pairwise(zip([f.mean() for f in found], errors, strict=True)):
+        assert low < high + 3 * (a + b)
+    assert found[0].mean() < found[-1].mean() - 0.5
+    assert found[-1].mean() < exact(network, x).mean() + 3 * errors[-1]
+
+
+@pytest.mark.spec("N-01")
+def test_doubly_reparameterized_gradients_have_the_mean_of_plain_ones():
+    network = linear_vae(seed=3)
+    x, k, rounds = torch.from_numpy(np.random.default_rng(3).normal(size=(6, 4))), 5, 1000
+    torch.manual_seed(0)
+
+    def gradients(loss):
+        parts = torch.autograd.grad(loss, list(network.parameters()))
+        return torch.cat([p.flatten() for p in parts])
+
+    def plain():
+        ratios = network.log_ratio(x, torch.randn(k, len(x), 2).double())
+        return -(torch.logsumexp(ratios, 0) - np.log(k)).sum()
+
+    usual = torch.stack([gradients(plain()) for _ in range(rounds)])
+    doubly = torch.stack([gradients(network(x, draws=k).sum()) for _ in range(rounds)])
+    error = torch.sqrt(usual.var(0) + doubly.var(0)) / rounds**0.5
+    assert bool(((usual.mean(0) - doubly.mean(0)).abs() < 4.5 * error + 1e-12).all())
+
+
+@pytest.mark.spec("N-01")
+def test_a_linear_vae_reaches_the_likelihood_of_probabilistic_pca():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 2)) @ rng.normal(size=(2, 5)) + 0.5 * rng.normal(size=(400, 5))
+    X = (X - X.mean(0)) / X.std(0)
+    settings = {"steps": 1200, "batch_size": 400, "lr": 3e-2, "schedule": "cosine"}
+    model = benthic.VAE(2, hidden_layer_sizes=(), posterior="full", trainer=settings, random_state=0).fit(X)
+    linear = model.network_.decoder[0]
+    W, b = linear.weight.detach().numpy(), linear.bias.detach().numpy()
+    noise = np.exp(2 * model.network_.observation.log_noise.detach().numpy())
+    marginal = multivariate_normal(b, W @ W.T + np.diag(noise)).logpdf(X).mean()
+    # factor analysis, one noise a column, is at least as likely as probabilistic PCA, which is the optimum of one noise
+    pca = PCA(2).fit(X).score(X)
+    best = FactorAnalysis(2, max_iter=2000, tol=1e-6).fit(X).score(X)
+    assert pca < marginal <= best + 1e-3 and marginal > best - 0.01
+    assert model.likelihood(X, "importance(512)").mean() == pytest.approx(marginal, abs=0.02)

@@ -12,6 +12,7 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_iris
 import benthic
 from benthic.linalg import scatter_matrix
 from benthic.manifold import PCA
+from benthic.manifold.spectrum import spectrum
 
 pytestmark = pytest.mark.spec("H-04")
 
@@ -152,3 +153,25 @@ def test_picture_and_summary():
     model = benthic.PCA(3).fit(X)
     assert len(model.plot(X).axes) == 2 and len(model.plot().axes) == 1
     assert "variance kept" in model.summary()
+
+
+@pytest.mark.parametrize("offset", [0.0, 100.0])
+def test_single_precision_products_give_the_subspace_of_double_ones(offset):
+    rng = np.random.default_rng(0)
+    wide = rng.normal(size=(60_000, 6)) @ rng.normal(size=(6, 24)) + 0.3 * rng.normal(size=(60_000, 24)) + offset
+    X = torch.from_numpy(wide).float()
+    found, right = spectrum(X, "covariance", 6, 0), spectrum(X.double(), "covariance", 6, 0)
+    # products of 4096 rows are right to about 1e-6 of the first variance, and gaps of variances are above a tenth of it
+    torch.testing.assert_close(found.variances[:6], right.variances[:6], rtol=1e-5, atol=0)
+    torch.testing.assert_close(found.mean, right.mean, rtol=1e-6, atol=1e-6)
+    lost = found.directions[:6] - found.directions[:6] @ right.directions[:6].T @ right.directions[:6]
+    assert float(lost.norm()) < 1e-4
+
+
+def test_narrow_directions_are_found_in_double_precision():
+    rng = np.random.default_rng(0)
+    scales = np.array([1.0] * 10 + [1e-4] * 10)  # variances 1e-8 apart, below what single-precision products tell
+    X = (rng.normal(size=(60_000, 20)) * scales).astype(np.float32)
+    found = spectrum(torch.from_numpy(X), "covariance", None, 0)
+    right = np.linalg.eigvalsh(np.cov(X.astype(np.float64).T))[::-1]
+    np.testing.assert_allclose(found.variances.numpy(), right, rtol=1e-6)

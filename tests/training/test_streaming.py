@@ -100,8 +100,8 @@ def test_what_a_file_cannot_do_is_said(files):
     holed = X.copy()
     holed[500, 1] = np.nan
     np.save(files / "holed.npy", holed)
-    with pytest.raises(ValueError, match="VAE.fit: the source contains NaN or infinity in column 1"):
-        benthic.VAE(2).fit(files / "holed.npy")
+    with pytest.raises(ValueError, match="ContinuousFlow.fit: the source contains NaN or infinity in column 1"):
+        benthic.ContinuousFlow().fit(files / "holed.npy")
     with pytest.raises(ValueError, match="held-out fraction needs data in memory"):
         benthic.VAE(2, trainer={"early_stopping": True}).fit(files / "x.npy")
 

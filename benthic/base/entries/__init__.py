@@ -5,6 +5,7 @@ from __future__ import annotations
 from benthic.base.entries import (
     autoencoders,
     bayes,
+    chains,
     cluster,
     flows,
     gp,
@@ -15,6 +16,7 @@ from benthic.base.entries import (
     neighbors,
     networks,
     svm,
+    topics,
     trees,
 )
 from benthic.base.entries.entry import Entry
@@ -29,7 +31,9 @@ _FAMILIES = (
     memory,
     cluster,
     mixture,
+    chains,
     manifold,
+    topics,
     networks,
     autoencoders,
     flows,

@@ -6,6 +6,16 @@ from benthic.base.entries.entry import Entry
 
 ENTRIES: tuple[Entry, ...] = (
     Entry(
+        "Mixture",
+        "benthic.mixture.general",
+        family="mixture",
+        tasks=("density", "cluster", "generate", "impute"),
+        data=("table", "missing"),
+        rows=("H-02",),
+        summary="Sum of products of any laws fitted by EM: normal, t, counts, categories, directions, mixed columns.",
+        quick_params={"n_components": 2},
+    ),
+    Entry(
         "GaussianMixture",
         "benthic.mixture.gaussian",
         family="mixture",

@@ -26,7 +26,7 @@ from benthic.generative.flows.network import FlowNetwork, log_normal, rademacher
 from benthic.generative.flows.picture import draw_density
 from benthic.nets.evaluate import device_of, in_blocks, in_type
 from benthic.nets.field import TimeField, curve
-from benthic.nets.latent import draw_normal
+from benthic.nets.noise import draw_normal
 from benthic.training.intake import Intake
 from benthic.training.network import NetworkEstimator, scales_of, training_dtype
 from benthic.training.trainer import Trainer

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from benthic.nets.latent import draw_normal, draw_uniform
+from benthic.nets.noise import draw_normal, draw_uniform
 from benthic.uses.latent import Filled
 
 Density = Callable[[Tensor], Tensor]

@@ -1,0 +1,1 @@
+"""Autoencoders: codes from which examples can be rebuilt, plain, sparse, denoising or contractive."""

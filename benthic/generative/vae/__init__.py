@@ -1,0 +1,1 @@
+"""Variational autoencoders: one network of encoder, prior and decoder, and the bounds it is trained by."""
