@@ -36,6 +36,12 @@ TASKS = (
     "classical",
     "numba_cache",
     "kmeans",
+    "pca",
+    "tsne",
+    "mixtures",
+    "topics",
+    "hidden_markov",
+    "vae",
 )
 
 

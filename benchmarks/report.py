@@ -37,6 +37,11 @@ PACKAGES = (
     "diffrax",
     "lightgbm",
     "gpytorch",
+    "hmmlearn",
+    "openTSNE",
+    "tomotopy",
+    "gensim",
+    "pythae",
 )
 START, END = "<!-- table: start -->", "<!-- table: end -->"
 
