@@ -12,6 +12,7 @@ from torch import Tensor
 from benthic.base.arrays import from_numpy
 from benthic.base.errors import InvalidInput
 
+_OVERFLOWS = 1e150  # numbers from here on are squared with care
 _BLOCK = 2**20  # numbers looked at together, so that fitting a large array needs little more memory
 
 
@@ -83,7 +84,8 @@ class Standardizer:
         step = max(1, _BLOCK // max(1, rows[0].numel() if len(rows) else 1))
         for start in range(0, len(rows), step):
             part = slice(start, start + step)
-            self._merge(*_moments(rows[part].double(), w[part]))
+            plain = weight is None and _is_plain(rows[part])
+            self._merge(*(_plain_moments(rows[part].double()) if plain else _moments(rows[part].double(), w[part])))
         return self
 
     def merge(self, other: Standardizer) -> Standardizer:
@@ -108,6 +110,8 @@ class Standardizer:
     def transform(self, X: Any) -> Any:
         """Standardized rows, an array or tensor like ``X``."""
         mean, scale = self._like(X)
+        if self._changes_nothing():
+            return X
         Z = _wide(X) - mean
         Z /= scale
         return _back(Z, X)
@@ -115,7 +119,12 @@ class Standardizer:
     def inverse(self, Z: Any) -> Any:
         """The rows whose standardized form is ``Z``."""
         mean, scale = self._like(Z)
+        if self._changes_nothing():
+            return Z
         return _back(_wide(Z) * scale + mean, Z)
+
+    def _changes_nothing(self) -> bool:
+        return not self._fitted()[0].any() and bool((self.scale == 1.0).all())
 
     def log_jacobian(self) -> float:
         r"""The log-determinant of the map from x to z: :math:`\log p(x) = \log p(z) +` this number."""
@@ -168,6 +177,28 @@ def _weights(weight: Any, rows: Tensor) -> Tensor:
     if not bool((w >= 0).all()):
         raise InvalidInput("Standardizer.fit: weight has negative or missing values; weights must be >= 0")
     return w
+
+
+def _is_plain(x: Tensor) -> bool:
+    """Whether rows have no gaps and no numbers whose squares overflow."""
+    if not len(x) or not x.is_floating_point():
+        return False
+    low, high = x.aminmax()
+    return bool((high < _OVERFLOWS) & (low > -_OVERFLOWS))
+
+
+def _plain_moments(x: Tensor) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The same as ``_moments`` in fewer sweeps, for rows that count alike, without gaps and of moderate size."""
+    first = x[0].clone()
+    gap = x - first  # distances from a row itself: exact zeros for constant columns
+    mean = gap.mean(0)
+    gap -= mean
+    spread = torch.linalg.vector_norm(gap, dim=0) / len(x) ** 0.5
+    tiny = spread < 1 / _OVERFLOWS  # constant, or so small that squares vanish
+    if bool(tiny.any()) and bool(gap[:, tiny].any()):
+        return _moments(x, torch.ones(len(x), dtype=x.dtype, device=x.device))
+    total = np.full(tuple(first.shape), float(len(x)))
+    return total, (first + mean).cpu().numpy(), spread.cpu().numpy()
 
 
 def _moments(x: Tensor, w: Tensor) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

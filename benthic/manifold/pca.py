@@ -97,13 +97,12 @@ class PCA(Uses, Samples, HasExactDensity, Encodes, TrainedEstimator):
             self._train(learner, feed, session)
             return self._of_moments(learner.moments)
         X = intake.data.X.to(session.device)
-        if bool(torch.isnan(X.sum())):
-            return self._with_gaps(X)
         solver = self.svd_solver
         if solver == "auto":
             solver = choose_solver(*X.shape, self.n_components)
         count = self.n_components if isinstance(self.n_components, int) else None
-        return spectrum(X, solver, count, session.seed)
+        found = spectrum(X, solver, count, session.seed)
+        return self._with_gaps(X) if found is None else found
 
     def _with_gaps(self, X: Tensor) -> Spectrum:
         """Mean and covariance of rows with gaps by EM."""

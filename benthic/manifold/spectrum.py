@@ -42,13 +42,15 @@ def choose_solver(n: int, d: int, wanted: int | float | None) -> str:
     return "full"
 
 
-def spectrum(X: Tensor, solver: str, count: int | None, seed: int) -> Spectrum:
-    """The spectrum of rows X (n, d). count: directions that are needed, all if None."""
+def spectrum(X: Tensor, solver: str, count: int | None, seed: int) -> Spectrum | None:
+    """The spectrum of rows X (n, d), or None if they have gaps. count: directions that are needed, all if None."""
     if solver == "covariance" and X.device.type == "cpu":
         rows = X.float() if X.dtype != torch.float64 and X.numel() >= _LARGE else X.double()
-        found = _of_blocks(rows)
-        if rows.dtype == torch.float64 or _trusted(found, count):
+        found = _of_blocks(rows.detach().numpy())
+        if found is None or rows.dtype == torch.float64 or _trusted(found, count):
             return found
+    if bool(torch.isnan(X.sum())):
+        return None
     mean = X.mean(0, dtype=torch.float64)
     if solver == "covariance":
         return of_scatter(mean, scatter_matrix(X, mean), float(len(X)))
@@ -63,20 +65,33 @@ def spectrum(X: Tensor, solver: str, count: int | None, seed: int) -> Spectrum:
     return Spectrum(mean, _signed(directions), singular.square() / freedom, variance, float(len(X)))
 
 
-def _of_blocks(X: Tensor) -> Spectrum:
-    """The spectrum by products of blocks of rows about a point amid them, in their precision, added up in double."""
+def _of_blocks(X: np.ndarray) -> Spectrum | None:
+    """The spectrum by products of blocks of rows about a point amid them, in their precision, added up in double.
+
+    All of it by NumPy: its threads and torch's, taking turns, would wait for one another. None if there are gaps.
+    """
     n, d = X.shape
-    X = X.detach()
     near = X[:: max(1, n // _NEAR)].mean(0)
-    memory = torch.ones(min(_BLOCK, n), d + 1, dtype=X.dtype)  # the last column stays one, and gives the sums
-    products = np.zeros((d + 1, d + 1))
-    for block in X.split(len(memory)):
-        torch.sub(block, near, out=memory[: len(block), :d])
-        gaps = memory[: len(block)].numpy()
-        products += gaps.T @ gaps  # of a matrix with itself only one triangle is computed
-    sums = torch.from_numpy(products[d, :d])
-    scatter = torch.from_numpy(products[:d, :d]) - torch.outer(sums, sums / n)
-    return of_scatter(near.double() + sums / n, scatter, float(n))
+    memory = np.empty((min(_BLOCK, n), d), X.dtype)
+    ones = np.ones(len(memory), X.dtype)
+    sums, scatter = np.zeros(d), np.zeros((d, d))
+    for start in range(0, n, len(memory)):
+        block = X[start : start + len(memory)]
+        gaps = memory[: len(block)]
+        np.subtract(block, near, out=gaps)
+        sums += ones[: len(block)] @ gaps
+        scatter += gaps.T @ gaps  # of a matrix with itself only one triangle is computed
+    if np.isnan(sums).any():
+        return None
+    scatter -= np.outer(sums, sums / n)
+    return _of_pair(near + sums / n, scatter, float(n))
+
+
+def _of_pair(mean: np.ndarray, scatter: np.ndarray, weight: float) -> Spectrum:
+    values, vectors = np.linalg.eigh(scatter / max(weight - 1, 1.0))
+    values = torch.from_numpy(values[::-1].copy()).clamp(min=0.0)
+    directions = torch.from_numpy(np.ascontiguousarray(vectors[:, ::-1].T))
+    return Spectrum(torch.from_numpy(mean), _signed(directions), values, float(values.sum()), weight)
 
 
 def _trusted(found: Spectrum, count: int | None) -> bool:
