@@ -38,10 +38,15 @@ TRAINER: dict[str, Any] = {
     "verbose": False,
 }
 MODELS: dict[str, tuple[str, int, dict[str, Any]]] = {
-    "VAE": ("VAE", 900, {}),
-    "IWAE k=5": ("ImportanceWeightedVAE", 800, {"draws": 5}),
-    "IWAE k=50": ("ImportanceWeightedVAE", 700, {"draws": 50}),
-    "VampPrior": ("VAE", 800, {"prior": "vamp", "prior_components": 500, "kl_warmup": 0.1}),
+    "VAE": ("VAE", 900, {"latent_dim": 50}),
+    "IWAE k=5": ("ImportanceWeightedVAE", 900, {"latent_dim": 50, "draws": 5}),
+    "IWAE k=50": ("ImportanceWeightedVAE", 700, {"latent_dim": 50, "draws": 50}),
+    "VampPrior": ("VAE", 800, {"latent_dim": 50, "prior": "vamp", "prior_components": 500, "kl_warmup": 0.1}),
+    "three levels": (
+        "HierarchicalVAE",
+        800,
+        {"level_dims": (50, 32, 16), "level_layer_sizes": (200,), "kl_warmup": 0.1},
+    ),
 }
 
 
@@ -57,7 +62,7 @@ def judge(name: str, X: torch.Tensor, held: torch.Tensor, folder: Path) -> dict[
     """Train one model and estimate its likelihood."""
     kind, epochs, more = MODELS[name]
     trainer = {**TRAINER, "epochs": epochs, "checkpoint": str(folder / name), "resume": True}
-    model = getattr(benthic, kind)(latent_dim=50, trainer=trainer, **COMMON, **more)
+    model = getattr(benthic, kind)(trainer=trainer, **COMMON, **more)
     start = time.perf_counter()
     model.fit(X)
     trained = time.perf_counter() - start

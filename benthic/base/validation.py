@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from benthic.base.arrays import Origin, as_float, float_name, from_numpy, is_ten
 from benthic.base.catalogue import catalogue
 from benthic.base.errors import InvalidInput
 from benthic.base.schema import Schema, is_frame
+from benthic.base.threads import one_torch_thread
 
 # scikit-learn prints whole arrays into some messages; one sentence does without them
 _ARRAY_DUMP = re.compile(r"[:.]?\s*\n(?:array=)?\[[-+\d.ejnaif\s\[\],]*\]\.?\s*")
@@ -141,7 +142,8 @@ def _check_finite(estimator: Any, X: Tensor, missing: bool) -> None:
     """Refuse NaN (unless it means missing), infinities, and numbers whose squares overflow."""
     limit = torch.finfo(X.dtype).max ** 0.5 * 1e-3
     if X.numel():
-        low, high = X.aminmax()  # one sweep; NaN fails both comparisons
+        with one_torch_thread() if X.device.type == "cpu" else nullcontext():  # threads would go on waiting for work
+            low, high = X.aminmax()  # one sweep; NaN fails both comparisons
         if bool((high <= limit) & (low >= -limit)):
             return
     largest = X.abs().max() if not missing else X.nan_to_num(0.0, torch.inf, torch.inf).abs().max()

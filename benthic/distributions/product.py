@@ -12,6 +12,10 @@ from benthic.base.errors import InvalidInput
 from benthic.base.likelihood import Measure
 from benthic.distributions.exponential import Family
 
+_BLOCK_ROWS = 1 << 14  # checked at a time
+_MANY = 1 << 12  # counts for which a table is worth making
+_TABLE = 1 << 12  # its largest size
+
 
 class Group(NamedTuple):
     """The columns of one family, and where their statistics stand in a flat vector."""
@@ -26,10 +30,10 @@ class Group(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """What densities need of n rows: T (n, P), log h (n,), and which values are observed (n, d), None for all."""
+    """What densities need of n rows: T (n, P), log h (n,) if wanted, and which of (n, d) are observed, None for all."""
 
     statistics: Tensor
-    log_base: Tensor
+    log_base: Tensor | None
     seen: Tensor | None
 
 
@@ -52,6 +56,7 @@ class Product:
         self.size = self.groups[-1].block.stop
         self.column_of = torch.tensor([c for g in self.groups for c in g.columns for _ in range(g.family.size)])
         self._log_scale = scale.log()
+        self._plain = not bool((shift != 0).any() | (scale != 1).any())
 
     @classmethod
     def measured(cls, families: Sequence[Family], X: Tensor, weight: Tensor) -> Product:
@@ -82,40 +87,60 @@ class Product:
     # -- rows ------------------------------------------------------------------------------------------
 
     def read(self, X: Tensor, *, base: bool = True) -> Rows:
-        """Statistics of rows X (n, d), NaN for gaps; gradients flow to ``X``. base: False leaves log h at zero."""
-        Z = (X.double() - self.shift) / self.scale
-        gaps = torch.isnan(Z)
-        seen = None if not bool(gaps.any()) else ~gaps
-        statistics, log_base = [], torch.zeros(len(Z), dtype=Z.dtype, device=Z.device)
+        """Statistics of rows X (n, d), NaN for gaps; gradients flow to ``X``. base: False leaves out log h."""
+        Z, seen = self._units(X)
+        statistics = []
         for family, columns, _ in self.groups:
-            whole = len(columns) == Z.shape[1]
-            z = Z if whole else Z[:, columns]
-            jacobian = self._log_scale if whole else self._log_scale[columns]
+            z = _chosen(Z, columns)
             if seen is None:
                 statistics.append(family.statistics(z).flatten(1))
-                if base:
-                    log_base = log_base + (family.log_base(z) - jacobian).sum(1)
                 continue
-            there = seen if whole else seen[:, columns]
+            there = _chosen(seen, columns)
             z = torch.where(there, z, _plain_value(family))
             statistics.append(torch.where(there[..., None], family.statistics(z), 0.0).flatten(1))
-            if base:
-                log_base = log_base + torch.where(there, family.log_base(z) - jacobian, 0.0).sum(1)
         flat = statistics[0] if len(statistics) == 1 else torch.cat(statistics, 1)
-        return Rows(flat, log_base, seen)
+        return Rows(flat, self._log_base(Z, seen) if base else None, seen)
 
-    def log_prob(self, rows: Rows, eta: Tensor) -> Tensor:
-        """Log-densities of rows for k vectors η (k, P), as (k, n)."""
-        partition = self.log_partition(eta)  # (k, d)
-        inner = eta @ rows.statistics.T + rows.log_base
+    def log_base(self, X: Tensor) -> Tensor:
+        """log h of rows X (n, d), NaN for gaps, (n,)."""
+        return self._log_base(*self._units(X))
+
+    def _units(self, X: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Rows in units of moderate size, in float64, and which values are observed, None for all."""
+        Z = X.double() if self._plain else (X.double() - self.shift) / self.scale
+        if not bool(torch.isnan(Z.detach().sum())):  # infinities may look like a gap, but no gap is overlooked
+            return Z, None
+        gaps = torch.isnan(Z)
+        return Z, ~gaps if bool(gaps.any()) else None
+
+    def _log_base(self, Z: Tensor, seen: Tensor | None) -> Tensor:
+        total = torch.zeros(len(Z), dtype=Z.dtype, device=Z.device)
+        for family, columns, _ in self.groups:
+            z, log_scale = _chosen(Z, columns), self._log_scale[columns]
+            if seen is None:
+                total = total + (_log_base_of(family, z).sum(1) - log_scale.sum())
+                continue
+            there = _chosen(seen, columns)
+            each = _log_base_of(family, torch.where(there, z, _plain_value(family)))
+            total = total + torch.where(there, each - log_scale, 0.0).sum(1)
+        return total
+
+    def log_prob(self, rows: Rows, eta: Tensor, partition: Tensor | None = None) -> Tensor:
+        """Log-densities of rows for k vectors η (k, P), as (k, n). partition: ``log_partition(eta)`` if known."""
+        if partition is None:
+            partition = self.log_partition(eta)  # (k, d)
         if rows.seen is None:
-            return inner - partition.sum(1, keepdim=True)
-        return inner - partition @ rows.seen.T.to(partition.dtype)
+            found = torch.addmm(-partition.sum(1, keepdim=True), eta, rows.statistics.T)
+        else:
+            found = eta @ rows.statistics.T - partition @ rows.seen.T.to(partition.dtype)
+        return found if rows.log_base is None else found + rows.log_base
 
     def refuse_outsiders(self, X: Tensor, names: Sequence[str]) -> None:
         """An error that names the first column with a value outside the support of its family."""
         for family, columns, _ in self.groups:
-            values = X[:, columns]
+            values = _chosen(X, columns)
+            if all(bool(family.support.contains(block).all()) for block in values.split(_BLOCK_ROWS)):
+                continue
             bad = ~(family.support.contains(values) | torch.isnan(values))
             if bool(bad.any()):
                 column = int(bad.any(0).nonzero()[0])
@@ -183,6 +208,23 @@ def _grouped(families: tuple[Family, ...]) -> list[Group]:
         groups.append(Group(family, chosen, slice(start, stop)))
         start = stop
     return groups
+
+
+def _chosen(X: Tensor, columns: list[int]) -> Tensor:
+    """Some columns of rows; the rows themselves for all."""
+    return X if len(columns) == X.shape[1] else X[:, columns]
+
+
+def _log_base_of(family: Family, z: Tensor) -> Tensor:
+    """log h of values (n, c) in the support; where these are counts that often come again, from a table."""
+    support = family.support
+    if not support.whole or support.low < 0 or z.requires_grad or z.numel() < _MANY:
+        return family.log_base(z)
+    top = float(z.max())
+    if not top < _TABLE:
+        return family.log_base(z)
+    table = family.log_base(torch.arange(int(top) + 1, dtype=z.dtype, device=z.device))
+    return table[z.long()]
 
 
 def _plain_value(family: Family) -> float:

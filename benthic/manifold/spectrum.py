@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from benthic.base.threads import standing_crew
 from benthic.linalg.low_rank import randomized_svd
 from benthic.linalg.scatter import scatter_matrix
 
 SOLVERS = ("auto", "covariance", "full", "randomized")
 _WIDE = 3000  # columns up to which a covariance is held and decomposed
 _LARGE = 1 << 20  # numbers of a table from which single-precision products are tried
-_BLOCK, _NEAR = 4096, 256  # rows of a block, and rows whose mean is amid all
+_BLOCK, _NEAR = 2048, 256  # rows of a block, and rows whose mean is amid all
+_PARTS = 8  # of the rows, shared by threads
 _LEAST, _LEFT = 1e-4, 1e-3  # of the first variance and of all: what single precision tells to three digits
 
 
@@ -68,23 +71,46 @@ def spectrum(X: Tensor, solver: str, count: int | None, seed: int) -> Spectrum |
 def _of_blocks(X: np.ndarray) -> Spectrum | None:
     """The spectrum by products of blocks of rows about a point amid them, in their precision, added up in double.
 
-    All of it by NumPy: its threads and torch's, taking turns, would wait for one another. None if there are gaps.
+    Threads of our own share the rows, with one of NumPy's each: theirs would wait for one another at every block. The
+    parts do not depend on how many threads there are. None if there are gaps.
     """
     n, d = X.shape
     near = X[:: max(1, n // _NEAR)].mean(0)
+    ends = np.linspace(0, n, _PARTS + 1).astype(int)
+    parts: list[tuple[np.ndarray, np.ndarray]] = [(np.zeros(d), np.zeros((d, d)))] * _PARTS
+
+    def work(part: int) -> None:
+        parts[part] = _products(X[ends[part] : ends[part + 1]], near)
+
+    with _blas().limit(limits=1, user_api="blas"):
+        standing_crew(torch.get_num_threads() if X.size >= _LARGE else 1).each(work, range(_PARTS))
+    sums, scatter = sum(part[0] for part in parts), sum(part[1] for part in parts)
+    if np.isnan(sums).any():
+        return None
+    scatter = scatter - np.outer(sums, sums / n)
+    return _of_pair(near + sums / n, scatter, float(n))
+
+
+def _products(X: np.ndarray, near: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The sum of the differences from a point, (d,), and of their products, (d, d)."""
+    n, d = X.shape
     memory = np.empty((min(_BLOCK, n), d), X.dtype)
     ones = np.ones(len(memory), X.dtype)
     sums, scatter = np.zeros(d), np.zeros((d, d))
-    for start in range(0, n, len(memory)):
+    for start in range(0, n, max(len(memory), 1)):
         block = X[start : start + len(memory)]
-        gaps = memory[: len(block)]
-        np.subtract(block, near, out=gaps)
+        gaps = np.subtract(block, near, out=memory[: len(block)])
         sums += ones[: len(block)] @ gaps
         scatter += gaps.T @ gaps  # of a matrix with itself only one triangle is computed
-    if np.isnan(sums).any():
-        return None
-    scatter -= np.outer(sums, sums / n)
-    return _of_pair(near + sums / n, scatter, float(n))
+    return sums, scatter
+
+
+@cache
+def _blas() -> Any:
+    """Who decides how many threads the libraries of linear algebra start."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def _of_pair(mean: np.ndarray, scatter: np.ndarray, weight: float) -> Spectrum:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -11,9 +11,22 @@ import torch
 from torch import Tensor
 
 from benthic.base.likelihood import Measure
+from benthic.base.threads import one_torch_thread
 
 Parameters = dict[str, Tensor]  # by name, each (k, ...)
 Sums = dict[str, Tensor]
+BLOCK_ROWS = 1 << 12  # that are worked on at a time where memory is the limit
+
+
+def by_columns(X: Tensor, change: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+    """Rows (n, c), changed if need be, in float64 and in memory column after column; a block of rows at a time."""
+    if X.requires_grad or X.device.type != "cpu":
+        return (X if change is None else change(X)).double().T.contiguous().T
+    found = torch.empty(X.shape[1], len(X), dtype=torch.float64).T
+    with one_torch_thread():  # for so little work threads would only wait for one another
+        for block, out in zip(X.split(BLOCK_ROWS), found.split(BLOCK_ROWS), strict=True):
+            out.copy_(block if change is None else change(block))
+    return found
 
 
 class Panel(NamedTuple):
@@ -59,11 +72,13 @@ class Law(ABC):
         """What a summary calls it."""
         return self.name
 
+    def part(self, X: Tensor) -> Tensor:
+        """This law's columns of rows (n, width), as they are."""
+        return X if self.columns == list(range(X.shape[1])) else X[:, self.columns]
+
     def of(self, X: Tensor) -> Tensor:
         """This law's columns of rows (n, width), in float64."""
-        if self.columns == list(range(X.shape[1])):
-            return X.double()
-        return X[:, self.columns].double()
+        return self.part(X).double()
 
     # -- before EM ---------------------------------------------------------------------------------------
 
@@ -85,6 +100,10 @@ class Law(ABC):
     def read(self, X: Tensor) -> Any:
         """What ``kernel`` and ``sums`` need of rows X (n, width)."""
 
+    def ready(self, parameters: Parameters) -> Parameters:
+        """The same with what follows from them, for many calls of ``kernel`` and ``sums``."""
+        return parameters
+
     @abstractmethod
     def kernel(self, rows: Any, parameters: Parameters) -> Tensor:
         """Log-densities of rows under the components, (k, n), without what does not depend on the component."""
@@ -99,6 +118,14 @@ class Law(ABC):
 
         parameters: those of the E step; None where there are none yet.
         """
+
+    def step(self, rows: Any, parameters: Parameters, log_weights: Tensor, weight: Tensor | None) -> Sums | None:
+        """The whole E step in one sweep, where the law is alone and brings one: as ``sums``, with two names more.
+
+        parameters: from ``ready``. log_weights: (k,) of the components. weight: (n,) of the rows. The two names are
+        ``log_likelihood``, less its constant part, and ``count`` (k,).
+        """
+        return None
 
     @abstractmethod
     def maximize(self, sums: Sums, prior: float, old: Parameters | None) -> Parameters:

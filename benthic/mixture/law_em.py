@@ -21,6 +21,9 @@ from benthic.training.learner import Again, Info, Learner, Stats, total_weight
 
 _BLOCK_BYTES = {"cpu": 1 << 19, "cuda": 1 << 26}  # of the log-densities of a block: on a CPU it stays in the cache
 _KEPT_BYTES = 2 << 30  # of rows that are kept as laws read them
+_SHARED = 4  # blocks of a batch are a multiple of it, so that threads end together
+_COMMON = ("log_likelihood", "count")  # sums that belong to no law
+_MANY = 1 << 14  # shares for which a compiled function is worth loading
 
 
 class Components(NamedTuple):
@@ -89,25 +92,42 @@ class Model(NamedTuple):
 
 
 def log_kernels(laws: Sequence[Law], components: Components, rows: Sequence[Any]) -> Tensor:
-    """log w_k + log p_k(x) without what does not depend on k, (k, n)."""
+    """log p_k(x) without what does not depend on k, (k, n)."""
     triples = zip(laws, components.parameters, rows, strict=True)
     total, *others = (law.kernel(own, parameters) for law, parameters, own in triples)
     for other in others:
         total = total + other
-    return total + components.weights.log[:, None]
+    return total
 
 
 def log_joint(laws: Sequence[Law], components: Components, X: Tensor) -> Tensor:
     """log w_k + log p_k(x) over the observed columns of rows (n, width), (k, n)."""
-    found = log_kernels(laws, components, [law.read(X) for law in laws])
+    found = log_kernels(laws, components, [law.read(X) for law in laws]) + components.weights.log[:, None]
     return found + sum(law.base(X) for law in laws)
 
 
 def expectation(laws: Sequence[Law], components: Components, rows: Sequence[Any], weight: Tensor | None) -> Sums:
     """The E step on rows as the laws read them: the log-likelihood less its constant part, counts, and all sums."""
+    if len(laws) == 1:
+        swept = laws[0].step(rows[0], components.parameters[0], components.weights.log, weight)
+        if swept is not None:
+            return {name if name in _COMMON else f"0.{name}": value for name, value in swept.items()}
     shares = log_kernels(laws, components, rows)
-    log_likelihood = responsibilities_(shares, weight)
+    if shares.device.type == "cpu" and shares.is_contiguous() and shares.numel() >= _MANY:
+        log_likelihood = _compiled_shares_(shares, components.weights.log, weight)
+    else:
+        log_likelihood = responsibilities_(shares.add_(components.weights.log[:, None]), weight)
     return {"log_likelihood": log_likelihood, **shared_sums(laws, components, rows, shares)}
+
+
+def _compiled_shares_(joint: Tensor, log_weights: Tensor, weight: Tensor | None) -> Tensor:
+    """As ``responsibilities_`` of log-densities without the weights of the components."""
+    from benthic.mixture import student_kernels
+
+    shares_of: Any = student_kernels.shares_of
+    each = weight if weight is not None else log_weights[:0]
+    found = shares_of(joint.numpy(), *(t.contiguous().numpy() for t in (log_weights, each)))
+    return torch.tensor(found, dtype=torch.float64)
 
 
 def shared_sums(laws: Sequence[Law], components: Components | None, rows: Sequence[Any], shares: Tensor) -> Sums:
@@ -165,13 +185,16 @@ class LawEM(Learner):
 
     # -- the E step --------------------------------------------------------------------------------------
 
+    @one_torch_thread()  # here as in ``update``: threads that still wait for work would slow ours down
     def begin(self, phase: str) -> None:
         """Move the components to where the rows are."""
-        self._now = self.components.to(self._device)
+        now = self.components.to(self._device)
+        pairs = zip(self._laws, now.parameters, strict=True)
+        self._now = now._replace(parameters=tuple(law.ready(parameters) for law, parameters in pairs))
 
     def statistics(self, batch: Batch, phase: str, scale: float) -> Stats:
         """Sums over a batch, in blocks that threads share; they are added up in their order."""
-        size = max(1024, _BLOCK_BYTES.get(self._device.type, 1 << 26) // (8 * len(self.components.held)))
+        size = self._block_rows(len(batch.X))
         starts = range(0, len(batch.X), size)
         found: list[Sums] = [{}] * len(starts)
 
@@ -188,6 +211,12 @@ class LawEM(Learner):
             total += Stats(0.0, sums)
         return total
 
+    def _block_rows(self, n: int) -> int:
+        """How large the blocks of n rows are; it does not depend on the threads, so that the sums do not either."""
+        held = _BLOCK_BYTES.get(self._device.type, 1 << 26)
+        size = max(1024, held // (8 * len(self.components.held)))
+        return size if n <= size else math.ceil(n / (_SHARED * math.ceil(n / (_SHARED * size))))
+
     @torch.no_grad()
     def _sums(self, X: Tensor, weight: Tensor | None) -> Sums:
         sums = expectation(self._laws, self._now, self._read(X), weight)
@@ -197,6 +226,7 @@ class LawEM(Learner):
 
     # -- the M step --------------------------------------------------------------------------------------
 
+    @one_torch_thread()
     def update(self, stats: Stats, phase: str, again: Again) -> Info:
         """One M step; the next start when this one has converged or used up its steps."""
         sums = {name: value.cpu() for name, value in stats.sums.items()}
@@ -277,6 +307,7 @@ class Stepwise(LawEM):
         """Go on where an earlier stream ended."""
         self.means, self.steps, self.seen = dict(means), steps, seen
 
+    @one_torch_thread()
     def update(self, stats: Stats, phase: str, again: Again) -> Info:
         """Blend the batch into the running means, and maximize as if all rows so far looked like them."""
         sums = {name: value.cpu() for name, value in stats.sums.items()}
@@ -312,6 +343,8 @@ class Stepwise(LawEM):
 
 def refuse_empty(X: Tensor, names: Sequence[str]) -> None:
     """An error that names a column without a single value."""
+    if not len(X) or not bool(torch.isnan(X.sum())):
+        return
     empty = torch.isnan(X).all(0)
-    if len(X) and bool(empty.any()):
+    if bool(empty.any()):
         raise InvalidInput(f"column {names[int(empty.nonzero()[0])]} of X has no observed value; drop it")

@@ -7,10 +7,14 @@ import pandas as pd
 import pytest
 import torch
 from scipy import stats
-from scipy.special import digamma, logsumexp
+from scipy.special import digamma, gammaln, logsumexp, softmax
 
 import benthic
 from benthic import ExponentialFamilyMixture, GaussianMixture, Mixture
+from benthic.distributions.families import family_of
+from benthic.mixture import student_kernels
+from benthic.mixture.law_families import FamilyLaw
+from benthic.mixture.law_student import StudentLaw
 from benthic.mixture.sticks import Sticks
 
 pytestmark = [
@@ -227,6 +231,75 @@ def test_gradients_are_those_of_the_density():
     at, step = TAILS[:5], 1e-5
     slopes = [(model.log_prob(at + step * e) - model.log_prob(at - step * e)) / (2 * step) for e in np.eye(2)]
     np.testing.assert_allclose(model.grad_log_prob(at), np.stack(slopes, 1), rtol=1e-5, atol=1e-6)
+
+
+# -- compiled parts ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_compiled_shares_are_those_of_scipy(weighted):
+    rng = np.random.default_rng(0)
+    joint, offset = rng.normal(0, 200, (5, 1000)), np.log(rng.dirichlet(np.ones(5)))
+    joint[:, 3] = -1e5  # far from all components
+    joint[:, 4], joint[2, 4] = -5e4, 2e4  # and at one of them alone
+    weight = rng.random(1000) if weighted else np.ones(0)
+    each = weight if weighted else np.ones(1000)
+    total = logsumexp(joint + offset[:, None], axis=0)
+    expected = each * softmax(joint + offset[:, None], axis=0)
+    found = student_kernels.shares_of(joint, offset, weight)
+    assert found == pytest.approx(each @ total, rel=1e-14)
+    np.testing.assert_allclose(joint, expected, rtol=1e-13, atol=1e-250)  # e^-600 stands for next to nothing
+    joint[1, 7] = np.nan
+    assert np.isnan(student_kernels.shares_of(joint, offset, weight))
+
+
+@pytest.mark.parametrize("df", [4.0, None])
+@pytest.mark.parametrize("columns", [1, 4, 7])
+@pytest.mark.parametrize("far", [1.0, 5e3])
+def test_compiled_t_columns_are_those_of_scipy(df, columns, far):
+    rng = np.random.default_rng(1)
+    X = torch.tensor(rng.standard_t(3, (333, columns)))
+    law = StudentLaw(range(columns), df)
+    law.settle(X, torch.ones(333, dtype=torch.float64))
+    X[5] *= far
+    rows, shares = law.read(X), torch.tensor(rng.dirichlet(np.ones(3), 333).T.copy())
+    nu = rng.uniform(1, 30, (3, columns)) if df is None else np.full((3, columns), df)
+    narrow = np.array([1.0, 0.3, 1e-5])[:, None] * np.ones((3, columns))
+    known = {
+        name: torch.tensor(v) for name, v in {"mean": rng.normal(size=(3, columns)), "scale": narrow, "df": nu}.items()
+    }
+    assert rows.compiled
+    expected = stats.t.logpdf(rows.Z.numpy(), nu[:, None], known["mean"].numpy()[:, None], narrow[:, None]).sum(2)
+    np.testing.assert_allclose(law.kernel(rows, known), expected, rtol=1e-11)
+    plain = rows._replace(gaps=True)  # as if there were gaps: the sums that torch takes
+    np.testing.assert_allclose(law.kernel(plain, known), expected, rtol=1e-11)
+    theirs = law.sums(plain, shares, known)
+    for name, value in law.sums(rows, shares, known).items():
+        np.testing.assert_allclose(value, theirs[name], rtol=1e-10, atol=1e-10, err_msg=name)
+
+
+def test_base_of_counts_is_the_same_from_a_table_as_one_by_one():
+    for top in (20, 10**6):  # the larger are too many for a table
+        X = np.random.default_rng(2).integers(0, top, (3000, 3)).astype(np.float32)
+        law = FamilyLaw(range(3), [family_of("poisson")] * 3)
+        law.settle(torch.tensor(X), torch.ones(3000, dtype=torch.float64))
+        expected = -gammaln(X.astype(float) + 1)
+        np.testing.assert_allclose(law.base(torch.tensor(X)), expected.sum(1), rtol=1e-13)
+        X[::7, 1], expected[::7, 1] = np.nan, 0.0
+        np.testing.assert_allclose(law.base(torch.tensor(X)), expected.sum(1), rtol=1e-13)
+
+
+def test_large_tables_take_the_steps_of_small_ones():
+    rng = np.random.default_rng(3)
+    labels = rng.integers(3, size=600)
+    X = rng.poisson(rng.gamma(4.0, 1.0, (3, 4))[labels]).astype(float)
+    T = rng.normal(0, 2, (3, 4))[labels] + rng.standard_t(4, (600, 4))
+    for table, components in ((X, "poisson"), (T, ["t"] * 4)):
+        found = []
+        for times in (1, 40):  # compiled shares and several blocks only in the second
+            model = Mixture(3, components=components, init=np.tile(labels, times), reg=0.0, max_iter=5, tol=0)
+            found.append(model.fit(np.tile(table, (times, 1))).log_prob(table))
+        np.testing.assert_allclose(found[1], found[0], rtol=1e-9)
 
 
 # -- weights, gaps, draws ------------------------------------------------------------------------------------
