@@ -116,7 +116,7 @@ def _blas() -> Any:
 def _of_pair(mean: np.ndarray, scatter: np.ndarray, weight: float) -> Spectrum:
     values, vectors = np.linalg.eigh(scatter / max(weight - 1, 1.0))
     values = torch.from_numpy(values[::-1].copy()).clamp(min=0.0)
-    directions = torch.from_numpy(np.ascontiguousarray(vectors[:, ::-1].T))
+    directions = torch.from_numpy(vectors[:, ::-1].T.copy())
     return Spectrum(torch.from_numpy(mean), _signed(directions), values, float(values.sum()), weight)
 
 
