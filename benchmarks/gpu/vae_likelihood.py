@@ -75,6 +75,7 @@ def judge(name: str, X: torch.Tensor, held: torch.Tensor, folder: Path) -> dict[
         "active units": model.active_units(),
         "epochs": epochs,
         "seconds": trained,
+        "trainer": TRAINER,
     }
 
 

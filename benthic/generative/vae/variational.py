@@ -29,7 +29,8 @@ class VAE(VariationalEstimator):
     posterior: q(z|x), normal with a ``diagonal`` or a ``full`` covariance, or ``von_mises_fisher``: codes are then
     directions, uniform beforehand (Davidson et al., 2018). prior: ``normal``, a learned ``mixture`` of normals, or
     ``vamp``, the posteriors of learned pseudo-inputs (Tomczak & Welling, 2018); prior_components: how many.
-    trainer: a ``Trainer`` or dict. ``likelihood`` methods: ``elbo`` and ``importance(k)``, both lower bounds.
+    trainer: a ``Trainer`` or dict. ``likelihood`` methods: ``elbo``, ``importance(k)`` and ``ais(temperatures)``, all
+    lower bounds.
     NaN is a missing value: it is neither seen nor explained.
 
     >>> import numpy as np
