@@ -116,6 +116,7 @@ def options_of() -> argparse.Namespace:
     parser.add_argument("out", type=Path)
     parser.add_argument("--earlier", type=Path)
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--first", type=int, default=0, help="the seed to begin with")
     parser.add_argument("--rows", type=int, default=70_000)
     parser.add_argument("--pretrain", type=int, default=40)
     parser.add_argument("--guided", type=int, default=20)
@@ -142,7 +143,7 @@ def main() -> None:
     source = path if path.exists() else options.earlier
     runs = json.loads(source.read_text())["runs"] if source is not None and source.exists() else []
     longest = 0.0
-    for seed in range(options.seeds):
+    for seed in range(options.first, options.first + options.seeds):
         left = 60 * options.minutes - (time.perf_counter() - begun)
         if any(run["seed"] == seed for run in runs) or left < 1.1 * longest:
             continue

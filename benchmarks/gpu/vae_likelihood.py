@@ -83,6 +83,7 @@ def main(data: str, folder: Path, names: list[str]) -> None:
     """The models named, or all, one line each; what is done already is not done again."""
     warnings.simplefilter("ignore")
     X, held = digits(data)
+    folder.mkdir(parents=True, exist_ok=True)
     kept = folder / "vae_likelihood.json"
     found = json.loads(kept.read_text()) if kept.exists() else {}
     for name in names or list(MODELS):

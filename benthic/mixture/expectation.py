@@ -22,6 +22,7 @@ Sums = dict[str, Tensor]
 _LEAST = {torch.float64: -600.0, torch.float32: -70.0}
 _CACHE_BYTES = 6 << 20  # of one block on a CPU: larger leaves the cache, smaller makes threads wait more often
 _DEVICE_BYTES = 256 << 20  # the same on an accelerator
+_SLICES = 64  # of a block on an accelerator, multiplied side by side
 
 
 class Workspace:
@@ -108,6 +109,18 @@ def responsibilities_(log_joint: Tensor, weight: Tensor | None) -> Tensor:
     return total.log_().add_(top).double() @ weight.double()
 
 
+def sliced_moments(Y: Tensor) -> Tensor:
+    """Y Yᵀ of every component of Y (k, d, B), as (k, d, d): slices of B side by side fill an accelerator, where one
+    product with so few rows and columns keeps most of it waiting.
+    """
+    width = Y.shape[2] // _SLICES
+    even = width * _SLICES
+    rest = Y[:, :, even:]
+    parts = Y[:, :, :even].unflatten(2, (_SLICES, width)).transpose(1, 2)  # (k, slices, d, width)
+    each = torch.stack([torch.bmm(part, part.mT).sum(0) for part in parts])
+    return each + torch.bmm(rest, rest.mT)
+
+
 class Explicit(Blocks):
     """Every row in the white coordinates of every component, y = (x − μ_k) A_k, as (k, d, B)."""
 
@@ -167,15 +180,19 @@ class Explicit(Blocks):
             joint, rows, white, gaps = self._evaluate(block, scratch)
             sums["log_likelihood"] += responsibilities_(joint, w)
             sums["count"] += joint.sum(1)
-            shared = torch.mul(white, joint[:, None], out=scratch("squares", *white.shape))
             if self.mixture.diagonal:
+                shared = torch.mul(white, joint[:, None], out=scratch("squares", *white.shape))
                 sums["first"] += shared.sum(2)
                 sums["second"] += shared.mul_(white).sum(2)
                 if gaps is not None:
                     sums["second"] += joint @ gaps.T.to(joint.dtype)  # a gap has variance 1 in white units
             else:
                 sums["first"] += joint @ rows.T
-                second = torch.bmm(shared, white.mT)
+                if white.is_cuda:
+                    second = sliced_moments(white.mul_(joint.sqrt()[:, None]))
+                else:
+                    shared = torch.mul(white, joint[:, None], out=scratch("squares", *white.shape))
+                    second = torch.bmm(shared, white.mT)
                 sums["second"] += second if self.mixture.kind == "full" else second.sum(0)
         if self.mixture.diagonal:
             sums["first"] *= self.mixture.deviations.to(sums["first"])

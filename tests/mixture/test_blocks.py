@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from benthic.mixture.expanded import Products, Squares, prepare
-from benthic.mixture.expectation import Explicit, Workspace
+from benthic.mixture.expectation import Explicit, Workspace, sliced_moments
 from benthic.mixture.missing import add_sums, groups
 from benthic.mixture.parameters import Gaussians
 from tests.mixture.problems import KINDS, mixture_of
@@ -124,3 +124,9 @@ def test_scratch_memory_is_used_again():
     first = scratch("a", 4, 5)
     assert scratch("a", 2, 5).data_ptr() == first.data_ptr() != scratch("b", 4, 5).data_ptr()
     assert np.prod(scratch("a", 9, 9).shape) == 81
+
+
+@pytest.mark.parametrize("n", [5, 64, 1000])
+def test_moments_by_slices_are_the_plain_moments(n):
+    Y = rows(3 * 4 * n, 1).reshape(3, 4, n)
+    torch.testing.assert_close(sliced_moments(Y), torch.einsum("kin,kjn->kij", Y, Y), rtol=1e-12, atol=1e-12)

@@ -60,11 +60,17 @@ def vae(folder, **more):
     return benthic.VAE(2, hidden_layer_sizes=(16,), trainer=settings(folder, **more), random_state=1)
 
 
+def warm_vae(folder, **more):
+    """A crash may come before, in and after the warm-up, which ends at step 30 of 60."""
+    settled = settings(folder, **more)
+    return benthic.VAE(2, hidden_layer_sizes=(16,), kl_warmup=0.5, trainer=settled, random_state=1)
+
+
 def weights_of(model) -> dict[str, torch.Tensor]:
     return model.network_.state_dict()
 
 
-@pytest.mark.parametrize("make", [mlp, vae])
+@pytest.mark.parametrize("make", [mlp, vae, warm_vae])
 @pytest.mark.parametrize("crash", [8, 20, 36])
 def test_resume_in_the_middle_of_an_epoch_is_bit_exact(tmp_path, make, crash):
     whole = make(tmp_path / "whole").fit(X, y)

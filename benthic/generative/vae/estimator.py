@@ -159,11 +159,14 @@ class VariationalEstimator(Uses, Encodes, Samples, HasDensity, NetworkEstimator)
         if not self.kl_warmup:
             return None, float(self.beta)
         weight = torch.zeros((), device=session.device, dtype=training_dtype(session))
+        held = 0.0
 
         def warm(step: int, total: int) -> None:
-            length = max(1.0, self.kl_warmup * total)
-            if step <= length:
-                weight.fill_(self.beta * min(1.0, step / length))
+            nonlocal held
+            due = self.beta * min(1.0, step / max(1.0, self.kl_warmup * total))
+            if due != held:  # a run that is resumed may begin beyond the warm-up
+                weight.fill_(due)
+                held = due
 
         return warm, weight
 
