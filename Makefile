@@ -68,6 +68,12 @@ $(VENV)/.installed: pyproject.toml requirements.lock | $(BIN)/python
 	$(PIP) --editable .
 	@touch $@
 
+# torch-fidelity asks for torchvision, which its formulas do not need.
+$(VENV)/.installed-bench: $(VENV)/.installed
+	$(PIP) --editable '.[bench]'
+	$(PIP) --no-deps torch-fidelity
+	@touch $@
+
 $(VENV)/.installed-%: $(VENV)/.installed
 	$(PIP) --editable '.[$*]'
 	@touch $@

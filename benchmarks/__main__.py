@@ -42,6 +42,7 @@ TASKS = (
     "topics",
     "hidden_markov",
     "vae",
+    "generative_metrics",
 )
 
 

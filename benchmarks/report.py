@@ -30,6 +30,8 @@ PACKAGES = (
     "skorch",
     "pyarrow",
     "zuko",
+    "prdc",
+    "torch-fidelity",
     "numpyro",
     "blackjax",
     "pyro-ppl",

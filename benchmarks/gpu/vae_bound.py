@@ -1,7 +1,8 @@
 """Whether updates replayed as CUDA graphs, and tf32 products, reach the bound of ordinary training, over several seeds.
 
 Run with ``python -m benchmarks.gpu.vae_bound MNIST.npz OUT.json [SEEDS]``. A VAE 784-512-256-16 learns the digits,
-binarized afresh at every step, for some epochs with each setting; the bound is taken on the test digits, binarized once.
+binarized afresh at every step, for some epochs with each setting; the bound is taken on the test digits, which are
+binarized once.
 """
 
 from __future__ import annotations

@@ -6,10 +6,15 @@ from benthic.base.lazy import lazy
 
 _EXPORTS = {
     "BiasVariance": "benthic.leaderboard.decomposition",
+    "ClassifierFeatures": "benthic.leaderboard.feature_space",
+    "ClassifierTest": "benthic.leaderboard.two_sample",
     "CrossValidation": "benthic.leaderboard.cross_validation",
     "LearningCurve": "benthic.leaderboard.learning_curves",
     "NestedCrossValidation": "benthic.leaderboard.nested",
+    "SyntheticTraining": "benthic.leaderboard.synthetic",
     "bias_variance": "benthic.leaderboard.decomposition",
+    "classifier_features": "benthic.leaderboard.feature_space",
+    "classifier_two_sample": "benthic.leaderboard.two_sample",
     "compare_pair": "benthic.leaderboard.pairs",
     "cross_predict": "benthic.leaderboard.cross_validation",
     "cross_validate": "benthic.leaderboard.cross_validation",
@@ -19,6 +24,7 @@ _EXPORTS = {
     "fold_plan": "benthic.leaderboard.plans",
     "learning_curve": "benthic.leaderboard.learning_curves",
     "nested_cross_validate": "benthic.leaderboard.nested",
+    "train_on_synthetic": "benthic.leaderboard.synthetic",
 }
 
 __all__ = [*_EXPORTS]

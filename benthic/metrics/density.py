@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from benthic.base.errors import InvalidInput
 from benthic.base.estimate import Estimate, mean_of
 from benthic.base.likelihood import Likelihood
 from benthic.metrics.rows import weighted_mean, weights_of
@@ -37,5 +38,9 @@ def bits_per_dimension(nats: Estimate, dimensions: int, level: float = 1.0) -> E
     >>> bits_per_dimension(Estimate(0.0, 0.0), 2, level=0.25).value
     2.0
     """
+    if dimensions < 1 or not level > 0:
+        raise InvalidInput(
+            f"bits_per_dimension: dimensions is {dimensions} and level {level}; 1 or more and a positive step will do"
+        )
     scale = dimensions * math.log(2)
     return Estimate(-nats.value / scale - math.log2(level), nats.stderr / scale)

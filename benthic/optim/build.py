@@ -10,10 +10,12 @@ from torch import nn
 from torch.optim import Optimizer
 
 from benthic.base.errors import InvalidInput, nearest
+from benthic.optim.games_adam import OptimisticAdam
 from benthic.optim.heavy_ball import HeavyBall
+from benthic.optim.lean_adam import LeanAdam
 
 _NAMED: dict[str, type[Optimizer]] = {
-    "adam": torch.optim.Adam,
+    "adam": LeanAdam,
     "adamw": torch.optim.AdamW,
     "sgd": torch.optim.SGD,
     "adagrad": torch.optim.Adagrad,
@@ -25,6 +27,7 @@ _NAMED: dict[str, type[Optimizer]] = {
     "momentum": torch.optim.SGD,
     "nesterov": torch.optim.SGD,
     "heavy_ball": HeavyBall,
+    "optimistic_adam": OptimisticAdam,
 }
 _FUSED = {"adam", "adamw", "sgd", "adagrad", "momentum", "nesterov"}
 _OPTIONS: dict[str, dict[str, Any]] = {"momentum": {"momentum": 0.9}, "nesterov": {"momentum": 0.9, "nesterov": True}}
@@ -36,7 +39,7 @@ def optimizer_of(setting: Setting, parameters: Iterable[nn.Parameter], lr: float
     r"""An optimizer from ``"adam"``, ``{"name": "sgd", "momentum": 0.9}`` or a function of (groups, lr).
 
     Names: sgd, momentum and nesterov (SGD with momentum 0.9), heavy_ball, adagrad, rmsprop, adadelta, adam, adamax,
-    adamw, radam, nadam. With g the gradient, all squares and roots entry by entry:
+    adamw, radam, nadam, optimistic_adam (for games). With g the gradient, all squares and roots entry by entry:
 
     .. math::
 

@@ -319,4 +319,4 @@ class _Moves(NetworkEstimator):
 def _with_budget(trainer: Trainer) -> Trainer:
     """The trainer with batch size and length filled in."""
     trainer = replace(trainer, batch_size=trainer.batch_size or _BATCH)
-    return trainer if trainer.epochs is not None or trainer.steps is not None else replace(trainer, steps=_STEPS)
+    return trainer if trainer.limited else replace(trainer, steps=_STEPS)

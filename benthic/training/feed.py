@@ -15,7 +15,8 @@ from benthic.data.sources import Source
 from benthic.training.distributed import World
 from benthic.training.learner import total_weight
 
-_BLOCK_BYTES = 16 << 20  # rows gathered at once when shuffling: large enough to amortize, small enough to cache
+# rows gathered at once when shuffling: large enough to amortize, small enough to cache
+_BLOCK_BYTES = {"cpu": 2 << 20, "cuda": 16 << 20}
 _RESIDENT_BYTES = 4 << 30  # data up to this size move to the device once
 
 
@@ -75,7 +76,8 @@ class ArrayFeed(Feed):
         size = sum(t.numel() * t.element_size() for t in data if t is not None)
         self.data = _move(data, self.device) if size <= _RESIDENT_BYTES else data
         row_bytes = max(1, size // max(len(data.X), 1))
-        self._block = max(1, _BLOCK_BYTES // (row_bytes * self.batch_size)) * self.batch_size
+        together = _BLOCK_BYTES.get(self.device.type, _BLOCK_BYTES["cuda"])
+        self._block = max(1, together // (row_bytes * self.batch_size)) * self.batch_size
 
     def open(self, epoch: int, skip: int = 0) -> Iterator[Part]:
         """See ``Feed``; a block of many batches is gathered at once and handed out in views."""

@@ -71,6 +71,10 @@ class Learner(ABC):
     def update(self, stats: Stats, phase: str, again: Again) -> Info:
         """Learn from the summed statistics. again(fn): another summed pass over the same data."""
 
+    def report(self, step: int) -> dict[str, float]:
+        """More numbers to log at the end of an epoch, after so many updates."""
+        return {}
+
     def evaluate(self, batch: Batch) -> Stats:
         """The sum named ``loss`` over held-out rows, without learning from them."""
         raise NotImplementedError(f"{type(self).__name__} cannot be evaluated on held-out rows")

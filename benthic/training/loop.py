@@ -20,6 +20,7 @@ from benthic.data.batch import Batch
 from benthic.training.callbacks import JsonLog, Progress
 from benthic.training.captured import CapturedUpdates
 from benthic.training.checkpoint import CheckpointFolder, random_states, restore_random, surroundings
+from benthic.training.clock import Clock
 from benthic.training.distributed import World
 from benthic.training.feed import Feed, Part, split
 from benthic.training.gradient import GradientLearner
@@ -27,6 +28,7 @@ from benthic.training.learner import Info, Learner, Stats
 from benthic.training.trainer import Trainer
 
 _CHECK_EVERY = 64  # on an accelerator the loss is read this often, so that the host runs ahead
+_AGREE_EVERY = 16  # several processes ask one another this often whether time is up
 
 
 @dataclass
@@ -70,10 +72,11 @@ class Loop:
             self._scheduled.append(self.learner.before)
         self._reads = self.device.type == "cpu"
         self._captured = self._capture()
+        self._clock = Clock(self.trainer.seconds)
         self._total = self.total_steps or 0
         self.loss_sum = self._zero()
         if self._scheduled and not self._total:
-            raise InvalidInput("a schedule needs to know the length of the run; give the trainer steps")
+            raise InvalidInput("a schedule needs to know the length of the run; give the trainer steps or seconds")
 
     def _capture(self) -> CapturedUpdates | None:
         """Updates as CUDA graphs, where the learner and the settings allow them."""
@@ -89,11 +92,20 @@ class Loop:
 
     @property
     def total_steps(self) -> int | None:
-        """Updates in the whole run, where known."""
-        if self.trainer.steps is not None:
-            return self.trainer.steps
+        """Updates in the whole run, where known; under a budget of time, what the pace so far lets expect."""
+        limit = self.trainer.steps
         per_epoch = 1 if self.learner.scope == "pass" else self.feed.batches
-        return None if per_epoch is None or self.trainer.epochs is None else per_epoch * self.trainer.epochs
+        if limit is None and per_epoch is not None and self.trainer.epochs is not None:
+            limit = per_epoch * self.trainer.epochs
+        return self._clock.total(self.step, limit)
+
+    def _late(self) -> bool:
+        """Whether time is up; several processes agree on it."""
+        if self.trainer.seconds is None:
+            return False
+        if self.world.size == 1:
+            return self._clock.late
+        return self.step % _AGREE_EVERY == 0 and any(self.world.gather(self._clock.late))
 
     def rate(self) -> float | None:
         """The current learning rate of the first player."""
@@ -101,6 +113,7 @@ class Loop:
 
     def run(self) -> Loop:
         """Train to the end of the budget, from the newest checkpoint if the trainer says so."""
+        self._clock.restart(0.0)
         if self.trainer.resume:
             self._resume()
         progress = Progress(self.title, self.trainer.verbose and self.world.first)
@@ -122,7 +135,8 @@ class Loop:
     def _epochs(self, progress: Progress) -> None:
         limit = self.trainer.steps if self.trainer.steps is not None else math.inf
         epochs = self.trainer.epochs if self.trainer.epochs is not None else math.inf
-        while self.epoch < epochs and self.step < limit:
+        late = False
+        while self.epoch < epochs and self.step < limit and not late:
             before = self.step
             for part in self.feed.open(self.epoch, self.batch):
                 self._one_batch(part)
@@ -130,7 +144,8 @@ class Loop:
                     progress.show(self.step, self.total_steps, self._mean_loss(), self.epoch)
                 if self._stop_asked:
                     self._interrupt()
-                if self.step >= limit:
+                late = self._late()
+                if self.step >= limit or late:
                     break
                 if self._folder and self._folder.due(self.step):
                     self._save()
@@ -143,8 +158,9 @@ class Loop:
     def _one_batch(self, part: Part) -> None:
         learner, batch = self.learner, part.batch
         phase = learner.phases[self.step % len(learner.phases)]
+        total = self._total if self.trainer.seconds is None else self.total_steps or 0
         for set_for in self._scheduled:
-            set_for(self.step, self._total)
+            set_for(self.step, total)
         scale = self.world.size / part.weight
         if self._captured is not None:
             info = self._captured(batch, phase, scale)
@@ -198,6 +214,8 @@ class Loop:
             if info.done:
                 self.complete = True
                 break
+            if self._late():
+                break
             if self._stop_asked:
                 self._interrupt()
             if self._folder and self._folder.due(self.step):
@@ -220,7 +238,7 @@ class Loop:
         loss = self._mean_loss()
         if not math.isfinite(loss):
             self._fail(loss, None)
-        logs: dict[str, float] = {}
+        logs = self.learner.report(self.step)
         if self.validation is not None:
             held = self._validate(self.validation)
             logs["val_loss"] = held
@@ -333,6 +351,7 @@ class Loop:
             "done": done,
             "complete": self.complete,
             "seed": self.seed,
+            "spent": self._clock.spent,
             "rows": self.feed.rows,
             "batch_size": self.feed.batch_size,
             "learner": self.learner.state_dict(),
@@ -349,10 +368,11 @@ class Loop:
         for name in ("step", "epoch", "batch", "loss_sum", "weight_sum", "history", "best", "done", "complete", "seed"):
             setattr(self, name, state[name])
         self.loss_sum = self._zero(self.loss_sum)
+        self._clock.restart(state.get("spent", 0.0))
         self.learner.load_state_dict(state["learner"])
         states: Sequence[Any] = state["random"]
         restore_random(states[min(self.world.rank, len(states) - 1)], self.device)
-        left = self.total_steps is None or self.step < self.total_steps
+        left = not self._clock.late and (self.total_steps is None or self.step < self.total_steps)
         self.done = self.complete or not left  # a raised budget goes on from where the run ended
 
     def _check_same_run(self, state: dict[str, Any]) -> None:

@@ -25,6 +25,7 @@ from benthic.training.trainer import Trainer
 
 # the summed loss of a batch, given the (perhaps compiled) call of the network
 Loss = Callable[[Callable[..., Tensor], Batch], Tensor]
+MakeLearner = Callable[[nn.Module, Session], GradientLearner]
 
 
 class NetworkEstimator(TrainedEstimator):
@@ -47,6 +48,19 @@ class NetworkEstimator(TrainedEstimator):
         before: Callable[[int, int], None] | None = None,
     ) -> None:
         """Build the network and train it on the intake's rows, made ready by ``prepare``; before: see the learner."""
+
+        def learner_of(network: nn.Module, session: Session) -> GradientLearner:
+            trainer = session.trainer
+            forward = compiled(network, session.device, "training") if trainer.compile else network
+            player = Player(network, lambda batch: loss(forward, batch), trainer, l2=l2)
+            return GradientLearner(
+                {"fit": player}, trainer, world=session.world, capturable=self.capturable, before=before
+            )
+
+        self._fit_learner(intake, session, learner_of, prepare)
+
+    def _fit_learner(self, intake: Intake, session: Session, learner_of: MakeLearner, prepare: Prepare) -> None:
+        """Build the network and let the learner made of it, which may have several players, learn from the rows."""
         trainer = with_budget(session.trainer, intake.rows)
         session, stopping = replace(session, trainer=trainer), trainer.stopping
         held: Batch | None = None
@@ -56,11 +70,7 @@ class NetworkEstimator(TrainedEstimator):
             network = self._build_network("network_").to(session.device, training_dtype(session))
             self._begin_network(network)
             network.train()
-            forward = compiled(network, session.device, "training") if trainer.compile else network
-            player = Player(network, lambda batch: loss(forward, batch), trainer, l2=l2)
-        learner = GradientLearner(
-            {"fit": player}, trainer, world=session.world, capturable=self.capturable, before=before
-        )
+            learner = learner_of(network, session)
         options: dict[str, Any] = {"seed": session.seed, "device": session.device, "world": session.world}
         feed = intake.feed(batch_size=trainer.batch_size or 128, shuffle=True, prepare=prepare, **options)
         validation = None if held is None else ArrayFeed(prepare(held), batch_size=4096, shuffle=False, **options)
@@ -91,7 +101,7 @@ def with_budget(trainer: Trainer, rows: int) -> Trainer:
     """The trainer with batch size and epochs filled in: small data get small batches and some 3000 updates."""
     size = trainer.batch_size or (32 if rows < 4096 else 128)
     trainer = replace(trainer, batch_size=size)
-    if trainer.epochs is not None or trainer.steps is not None:
+    if trainer.limited:
         return trainer
     per_epoch = max(1, math.ceil(rows / size))
     return replace(trainer, epochs=min(200, max(30, math.ceil(3000 / per_epoch))))

@@ -90,7 +90,8 @@ PRECISIONS = ("float32", "tf32", "float64", "bf16")
 class Trainer(_Record):
     """How to train: budget, optimizer, precision, checkpoints, device. What is None, the model decides.
 
-    epochs, steps: the budget, passes over the data or updates; give one of them.
+    epochs, steps: the budget, passes over the data or updates; give one of them. seconds: the budget in time, after
+    which training ends wherever it stands; alone it replaces a model's own number of epochs, and schedules follow it.
     batch_size: rows of one update (over all processes), or of one block where learning takes whole passes.
     optimizer: ``adam``, ``adamw``, ``sgd``, ... or ``{"name": "sgd", "momentum": 0.9}``, or a function.
     lr: base learning rate. schedule: ``constant``, ``linear``, ``cosine``, ``warmup_cosine``,
@@ -113,6 +114,7 @@ class Trainer(_Record):
 
     epochs: int | None = None
     steps: int | None = None
+    seconds: float | None = None
     batch_size: int | None = None
     optimizer: Any = None
     lr: float | None = None
@@ -137,7 +139,7 @@ class Trainer(_Record):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
                 raise InvalidInput(f"Trainer: {name} is {value!r}; it must be a whole number of at least 1")
-        for name in ("lr", "clip"):
+        for name in ("lr", "clip", "seconds"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise InvalidInput(f"Trainer: {name} is {value!r}; it must be positive")
@@ -156,9 +158,14 @@ class Trainer(_Record):
     def of(cls, setting: Trainer | Mapping[str, Any] | None, **defaults: Any) -> Trainer:
         """A trainer from None, a dict or itself; a budget that is said replaces the default one."""
         plain = super().of(setting)
-        if plain.epochs is not None or plain.steps is not None:
+        if plain.limited:
             defaults = {k: v for k, v in defaults.items() if k not in ("epochs", "steps")}
         return super().of(plain, **defaults)
+
+    @property
+    def limited(self) -> bool:
+        """Whether a budget is given."""
+        return self.epochs is not None or self.steps is not None or self.seconds is not None
 
     @property
     def stopping(self) -> EarlyStopping | None:

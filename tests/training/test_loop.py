@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import time
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -211,6 +213,7 @@ def test_a_shuffled_epoch_visits_every_row_once_and_skip_drops_batches():
     [
         ({"epochs": 3, "steps": 3}, "both given"),
         ({"epochs": 0}, "at least 1"),
+        ({"seconds": 0.0}, "must be positive"),
         ({"lr": -1.0}, "positive"),
         ({"ema": 1.5}, "between 0 and 1"),
         ({"precision": "flaot32"}, "float32"),
@@ -274,3 +277,39 @@ def test_math_of_total_steps():
     learner, feed = linear_learner(trainer), feed_of(regression(64), trainer)
     loop = run(learner, feed, trainer)
     assert loop.step == 3 * math.ceil(64 / 10) and CPU.type == "cpu"
+
+
+class Rates(Callback):
+    """The rate of every step."""
+
+    def __init__(self):
+        self.seen = []
+
+    def on_step(self, moment, info):
+        self.seen.append(moment.rate())
+
+
+def test_a_budget_of_time_ends_the_run_and_schedules_follow_it():
+    rates = Rates()
+    trainer = Trainer(seconds=0.5, batch_size=16, lr=0.01, schedule="linear", callbacks=(rates,))
+    begun = time.perf_counter()
+    loop = run(linear_learner(trainer), feed_of(regression(), trainer), trainer)
+    assert 0.45 < time.perf_counter() - begun < 5.0
+    assert loop.step == len(rates.seen) > 4
+    assert rates.seen[0] == pytest.approx(0.01, rel=0.05) and rates.seen[-1] < 0.001
+    middle = rates.seen[len(rates.seen) // 2]
+    assert 0.001 < middle < 0.009  # of 0.005 that a steady pace would give
+
+
+def test_of_two_budgets_the_first_to_end_ends_the_run():
+    trainer = Trainer(seconds=60.0, steps=7, batch_size=16, lr=0.01)
+    assert run(linear_learner(trainer), feed_of(regression(), trainer), trainer).step == 7
+
+
+def test_a_resumed_run_has_spent_its_time(tmp_path):
+    trainer = Trainer(seconds=0.3, batch_size=16, lr=0.01, checkpoint=str(tmp_path))
+    first = run(linear_learner(trainer), feed_of(regression(), trainer), trainer)
+    again = replace(trainer, resume=True)
+    assert run(linear_learner(again), feed_of(regression(), again), again).step == first.step
+    longer = replace(again, seconds=0.6)
+    assert run(linear_learner(longer), feed_of(regression(), longer), longer).step > first.step
