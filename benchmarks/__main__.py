@@ -43,6 +43,10 @@ TASKS = (
     "hidden_markov",
     "vae",
     "generative_metrics",
+    "gan",
+    "unet",
+    "flows",
+    "energy",
 )
 
 

@@ -30,6 +30,7 @@ PACKAGES = (
     "skorch",
     "pyarrow",
     "zuko",
+    "diffusers",
     "prdc",
     "torch-fidelity",
     "numpyro",

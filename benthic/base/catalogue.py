@@ -61,11 +61,41 @@ _KERNELS: dict[str, str] = {
 
 # Parts of fitted models.
 _PARTS: dict[str, str] = {
+    "EnergySettings": "benthic.generative.energy.learning",
+    "Whitening": "benthic.generative.energy.units",
+    "FlowColumns": "benthic.generative.flows.columns",
+    "ColumnCode": "benthic.generative.gan.columns",
+    "ConditionKind": "benthic.generative.diffusion.conditions",
+    "TimeLaw": "benthic.generative.diffusion.times",
+    "ScheduledVP": "benthic.generative.diffusion.variational",
     "Space": "benthic.generative.vae.space",
     "Vectorizer": "benthic.topics.vectorizer",
 }
 
-STORED: dict[str, str] = {**RECORDS, **_KERNELS, **_PARTS}
+# Processes of noise and samplers, settings of diffusion models.
+_DIFFUSION: dict[str, str] = {
+    "VP": "benthic.generative.diffusion.processes",
+    "SubVP": "benthic.generative.diffusion.processes",
+    "CosineVP": "benthic.generative.diffusion.processes",
+    "VE": "benthic.generative.diffusion.processes",
+    "AddedNoise": "benthic.generative.diffusion.processes",
+    "StraightPath": "benthic.generative.diffusion.processes",
+    "DiscreteChain": "benthic.generative.diffusion.chain",
+    "PoissonPath": "benthic.generative.poisson.path",
+    "Ancestral": "benthic.generative.diffusion.solvers.onestep",
+    "DDIM": "benthic.generative.diffusion.solvers.onestep",
+    "Euler": "benthic.generative.diffusion.solvers.onestep",
+    "Heun": "benthic.generative.diffusion.solvers.onestep",
+    "DPMSolver": "benthic.generative.diffusion.solvers.multistep",
+    "UniPC": "benthic.generative.diffusion.solvers.multistep",
+    "EulerMaruyama": "benthic.generative.diffusion.solvers.stochastic",
+    "PredictorCorrector": "benthic.generative.diffusion.solvers.stochastic",
+    "AnnealedLangevin": "benthic.generative.diffusion.solvers.stochastic",
+    "AdaptiveSDE": "benthic.generative.diffusion.solvers.controlled",
+    "ODE": "benthic.generative.diffusion.solvers.controlled",
+}
+
+STORED: dict[str, str] = {**RECORDS, **_KERNELS, **_PARTS, **_DIFFUSION}
 
 _CATALOGUE = Catalogue(ENTRIES)
 

@@ -133,7 +133,8 @@ def _of_density(model: Any, points: np.ndarray) -> list[Picture]:
     from benthic.pictures.canvas import new_figure
 
     figure, axes = new_figure(4.4, 3.8)
-    density_map(axes, model.log_prob, box_around(points))
+    cells = 72 if model.likelihood(points[:1]).kind == "ode" else 160  # an equation is solved for every cell
+    density_map(axes, model.log_prob, box_around(points), cells=cells)
     axes.scatter(points[:, 0], points[:, 1], s=2, color="k", alpha=0.25, linewidth=0)
     text = "The density the model learned (strong color is likely), with the rows it is judged on."
     return [Picture("density", "Density", text, figure)]

@@ -7,8 +7,10 @@ import math
 import torch
 from torch import Tensor, nn
 
+from benthic.nets.flow_laws import Warped
+from benthic.nets.invertible.transform import Transform
 from benthic.nets.observation import Observation
-from benthic.nets.posterior import HIGH, LOW, Posterior, posterior_of
+from benthic.nets.posterior import HIGH, LOW, Diagonal, Posterior, posterior_of
 from benthic.nets.prior import NormalPrior
 
 
@@ -18,8 +20,8 @@ class LatentNetwork(nn.Module):
     encoder: from rows (n, width), with the mask of what is known (n, width) beside them when ``masked``, and with the
     condition (n, conditions) last, to the numbers of ``posterior_of``. decoder: from codes and condition (..., n,
     latent_dim + conditions) to the outputs that ``observation`` reads. prior: standard normal unless given.
-    covariance: of q, ``diagonal`` or ``full``. NaN in x is a missing value: the encoder sees 0 there, and the bounds
-    are those of the entries that are known.
+    covariance: of q, ``diagonal``, ``full``, or ``flow``, a diagonal one carried on by ``warp``. NaN in x is a missing
+    value: the encoder sees 0 there, and the bounds are those of the entries that are known.
     """
 
     def __init__(
@@ -32,17 +34,23 @@ class LatentNetwork(nn.Module):
         prior: nn.Module | None = None,
         covariance: str = "diagonal",
         masked: bool = False,
+        warp: Transform | None = None,
     ) -> None:
         super().__init__()
+        self.warp = warp
         self.latent_dim, self.covariance, self.masked = latent_dim, covariance, masked
         self.encoder, self.decoder, self.observation = encoder, decoder, observation
         self.prior = prior or NormalPrior(latent_dim)
 
     # -- the three laws --------------------------------------------------------------------------------
 
-    def posterior(self, x: Tensor, c: Tensor | None = None) -> Posterior:
+    def posterior(self, x: Tensor, c: Tensor | None = None) -> Posterior | Warped:
         """q(z|x), and q(z|x, c) where there is a condition."""
-        return posterior_of(self.encoded(x, c), self.latent_dim, self.covariance)
+        return self._law(self.encoded(x, c))
+
+    def _law(self, outputs: Tensor) -> Posterior | Warped:
+        found = posterior_of(outputs, self.latent_dim, self.covariance)
+        return Warped(found, self.warp) if self.warp is not None and isinstance(found, Diagonal) else found
 
     def encoded(self, x: Tensor, c: Tensor | None = None) -> Tensor:
         """What the encoder makes of rows and their conditions."""
@@ -95,12 +103,12 @@ class LatentNetwork(nn.Module):
 
     # -- bounds ----------------------------------------------------------------------------------------
 
-    def divergence(self, q: Posterior, noise: Tensor, free: float = 0.0) -> Tensor:
+    def divergence(self, q: Posterior | Warped, noise: Tensor, free: float = 0.0) -> Tensor:
         """KL(q ‖ p) of each row: in closed form for a standard normal prior, else at z = ``q.place(noise)``.
 
         free: nats that each coordinate (of a closed form) or each row may use at no cost.
         """
-        if self.prior.closed:
+        if self.prior.closed and not isinstance(q, Warped):
             terms = q.kl_terms()
             return (terms.clamp(min=free) if free else terms).sum(-1)
         kl = q.log_prob_of_noise(noise) - self.log_prior(q.place(noise))
@@ -126,8 +134,8 @@ class LatentNetwork(nn.Module):
 
             if fused.serves(outputs) and fused.code_fits(self.latent_dim):
                 return fused.draw_code(outputs, torch.randn_like(outputs[:, : self.latent_dim]), LOW, HIGH)
-        q = posterior_of(outputs, self.latent_dim, self.covariance)
-        noise = torch.randn_like(q.mean)
+        q = self._law(outputs)
+        noise = torch.randn_like(outputs[:, : self.latent_dim])
         return q.place(noise), self.divergence(q, noise, free)
 
     @property
@@ -144,7 +152,7 @@ class LatentNetwork(nn.Module):
         q = self.posterior(x, c)
         z = q.place(noise)
         fit = self.log_likelihood(x, z, c)
-        if closed and self.prior.closed:
+        if closed and self.prior.closed and not isinstance(q, Warped):
             return fit - q.kl()
         return fit + self.log_prior(z) - q.log_prob_of_noise(noise)
 

@@ -86,13 +86,13 @@ def outputs_needed(latent_dim: int, covariance: str) -> int:
     >>> outputs_needed(3, "diagonal"), outputs_needed(3, "full")
     (6, 9)
     """
-    return 2 * latent_dim if covariance == "diagonal" else 2 * latent_dim + latent_dim * (latent_dim - 1) // 2
+    return 2 * latent_dim if covariance in ("diagonal", "flow") else 2 * latent_dim + latent_dim * (latent_dim - 1) // 2
 
 
 def posterior_of(outputs: Tensor, latent_dim: int, covariance: str) -> Posterior:
     """The law that outputs of an encoder stand for: mean, log-variances and, when full, entries below the diagonal."""
     mean, log_var = outputs[..., :latent_dim], outputs[..., latent_dim : 2 * latent_dim].clamp(LOW, HIGH)
-    if covariance == "diagonal":
+    if covariance in ("diagonal", "flow"):  # of a flow, the law that its map begins with
         return Diagonal(mean, log_var)
     factor = torch.diag_embed(torch.exp(0.5 * log_var))
     rows, columns = torch.tril_indices(latent_dim, latent_dim, -1, device=outputs.device)

@@ -44,7 +44,7 @@ def test_steps_are_those_of_the_cpu_also_as_graphs(name):
     X = torch.randn(16, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     nets = [network(device, torch.float64) for device in ("cpu", "cuda", "cuda")]
     # the fastest way to a wrong answer is a rate frozen into the graph: it is a tensor that changes
-    rates = [torch.tensor(0.01, device=device) for device in ("cpu", "cuda", "cuda")]
+    rates = [torch.tensor(0.01, dtype=torch.float64, device=device) for device in ("cpu", "cuda", "cuda")]
     made = [plain(name, nets[0]), *(MAKES[name](nets[i].parameters(), rates[i]) for i in (1, 2))]
     there = X.cuda()
     side = torch.cuda.Stream()

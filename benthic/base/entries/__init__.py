@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from benthic.base.entries import (
+    adversarial,
     autoencoders,
     bayes,
     chains,
     cluster,
+    diffusion,
+    energy,
     flows,
     gp,
     linear,
@@ -36,7 +39,10 @@ _FAMILIES = (
     topics,
     networks,
     autoencoders,
+    adversarial,
+    energy,
     flows,
+    diffusion,
 )
 
 ENTRIES: tuple[Entry, ...] = tuple(entry for family in _FAMILIES for entry in family.ENTRIES)

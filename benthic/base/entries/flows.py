@@ -20,4 +20,19 @@ ENTRIES: tuple[Entry, ...] = (
             "trainer": {"steps": 8, "lr": 0.02},
         },
     ),
+    Entry(
+        "NormalizingFlow",
+        "benthic.generative.flows.normalizing",
+        family="flow",
+        tasks=("density", "generate", "encode", "impute"),
+        data=("table", "image"),
+        rows=("N-03",),
+        summary="Normalizing flow: spline, coupling, autoregressive, residual or continuous maps to a normal.",
+        quick_params={
+            "hidden_layer_sizes": (16,),
+            "transforms": 2,
+            "bins": 4,
+            "trainer": {"steps": 8, "lr": 0.02},
+        },
+    ),
 )

@@ -52,7 +52,7 @@ def _is_count(value: Any) -> bool:
 
 def _with_updates(trainer: Trainer, rows: int) -> Trainer:
     """The trainer with a budget that grows with the data."""
-    if trainer.epochs is not None or trainer.steps is not None:
+    if trainer.limited:
         return trainer
     return replace(trainer, steps=min(max(rows // _ROWS_AN_UPDATE, _LEAST_UPDATES), _MOST_UPDATES))
 

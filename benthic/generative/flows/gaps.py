@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from benthic.nets.noise import draw_normal, draw_uniform
 from benthic.uses.latent import Filled
 
 Density = Callable[[Tensor], Tensor]
+Move = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # rows (k, n, d) and their log-densities (k, n), moved
 _SPREAD = 1.5  # proposals are wider than the Gaussian they come from, so that weights stay bounded
 _ROWS = 1 << 14  # rows times candidates evaluated at once
 
@@ -40,6 +42,7 @@ def fill_gaps(
     candidates: int = 64,
     chains: int = 1,
     moves: int = 16,
+    mover: Callable[[Tensor], Move] | None = None,
 ) -> Filled:
     """A draw of the gaps of ``X`` given the rest, and their mean over all chains and moves.
 
@@ -47,15 +50,34 @@ def fill_gaps(
     for each chain is chosen by its importance weight (Rubin, 1988), and then moved by Metropolis steps of many
     sizes, which leave the conditional density as it is.
 
-    density: log p of rows (n, d), up to a constant. X: (n, d) with NaN for gaps.
+    density: log p of rows (n, d), up to a constant. X: (n, d) with NaN for gaps. mover: makes, for some rows of X, one
+    more move that leaves the conditional density as it is, taken after each step.
     """
     filled, mean = X.clone(), X.clone()
     rows = torch.isnan(X).any(1).nonzero()[:, 0]
     for block in rows.split(max(1, _ROWS // max(candidates, chains))):
         proposal = _Proposal(X[block], moments)
         found = _start(density, proposal, generator, candidates, chains)
-        filled[block], mean[block] = _move(density, proposal, found, generator, moves)
+        more = None if mover is None else mover(X[block])
+        filled[block], mean[block] = _move(density, proposal, found, generator, moves, more)
     return Filled(filled, mean)
+
+
+@torch.no_grad()
+def log_marginal(
+    density: Density, X: Tensor, moments: Moments, generator: torch.Generator, *, candidates: int = 64
+) -> Tensor:
+    """log p of what is known of each row of ``X``, (n,), by importance sampling of its gaps; see ``fill_gaps``."""
+    parts = []
+    for block in X.split(max(1, _ROWS // candidates)):
+        proposal = _Proposal(block, moments)
+        noise = proposal.noise(candidates, generator)
+        log = _evaluate(density, proposal.center + _SPREAD * proposal.shaped(noise))
+        volume = proposal.root.diagonal(dim1=1, dim2=2) * (_SPREAD * math.sqrt(2 * math.pi))
+        spread = torch.where(proposal.gaps, volume, 1.0).log().sum(1)
+        ratios = log + 0.5 * noise.square().sum(-1) + spread
+        parts.append(torch.logsumexp(ratios, 0) - math.log(candidates))
+    return torch.cat(parts)
 
 
 class _Proposal:
@@ -106,7 +128,12 @@ def _start(
 
 
 def _move(
-    density: Density, proposal: _Proposal, start: tuple[Tensor, Tensor], generator: torch.Generator, moves: int
+    density: Density,
+    proposal: _Proposal,
+    start: tuple[Tensor, Tensor],
+    generator: torch.Generator,
+    moves: int,
+    more: Move | None = None,
 ) -> tuple[Tensor, Tensor]:
     """One of the chains after some Metropolis steps (n, d), and the mean (n, d) over chains and steps."""
     rows, log = start
@@ -119,5 +146,7 @@ def _move(
         accepted = torch.log(draw_uniform(log.shape, log, generator)) < log_there - log
         rows = torch.where(accepted[..., None], there, rows)
         log = torch.where(accepted, log_there, log)
+        if more is not None:
+            rows, log = more(rows, log)
         total = total + rows.mean(0)
     return rows[0], total / (moves + 1)

@@ -24,6 +24,7 @@ from benthic.generative.vae.networks import Plan, begin_at, plan_of
 from benthic.generative.vae.space import Space, space_of
 from benthic.nets.activations import activation
 from benthic.nets.evaluate import device_of, in_type
+from benthic.nets.flow_laws import FlowPrior, warp
 from benthic.nets.latent import LatentNetwork
 from benthic.nets.posterior import outputs_needed
 from benthic.nets.prior import MixturePrior, NormalPrior, VampPrior
@@ -34,8 +35,8 @@ from benthic.training.network import NetworkEstimator, scales_of, training_dtype
 from benthic.uses.latent import Filled, fill
 from benthic.uses.verbs import Uses, conditions
 
-POSTERIORS = ("diagonal", "full", "von_mises_fisher")
-PRIORS = ("normal", "mixture", "vamp")
+POSTERIORS = ("diagonal", "full", "flow", "von_mises_fisher")
+PRIORS = ("normal", "mixture", "vamp", "flow")
 _IMPUTE_CHAINS = 8
 _BLOCK = 1 << 16  # rows times chains that are filled at once
 _LOOK = 4096  # rows that are looked at for what the codes use
@@ -151,6 +152,8 @@ class VariationalEstimator(Uses, Encodes, Samples, HasDensity, NetworkEstimator)
             )
         if self.posterior == "von_mises_fisher" and (self.prior != "normal" or self.latent_dim < 2):
             raise InvalidInput("posterior='von_mises_fisher' has the uniform prior and codes of at least 2 coordinates")
+        if self.posterior == "flow" and self.prior == "vamp":
+            raise InvalidInput("prior='vamp' averages normal posteriors; use prior='flow' with posterior='flow'")
         if self.prior not in PRIORS:
             raise InvalidInput(f"prior is {self.prior!r}; use one of {', '.join(PRIORS)}")
 
@@ -210,6 +213,7 @@ class VariationalEstimator(Uses, Encodes, Samples, HasDensity, NetworkEstimator)
             prior=self._build_prior(),
             covariance=self.posterior,
             masked=self._masked,
+            warp=warp(size) if self.posterior == "flow" else None,
         )
 
     def _begin_network(self, network: nn.Module) -> None:
@@ -222,6 +226,8 @@ class VariationalEstimator(Uses, Encodes, Samples, HasDensity, NetworkEstimator)
             return VampPrior(self._pseudo_inputs, self.space_.bounds())
         if self.prior == "mixture":
             return MixturePrior(self.latent_dim, self.prior_components)
+        if self.prior == "flow":
+            return FlowPrior(self.latent_dim)
         return NormalPrior(self.latent_dim)
 
     def _look_at_codes(self, intake: Intake) -> None:

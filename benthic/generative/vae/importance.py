@@ -75,6 +75,8 @@ class ImportanceWeightedVAE(VariationalEstimator):
         super()._check_settings()
         if not isinstance(self.draws, int) or self.draws < 1:
             raise InvalidInput(f"draws is {self.draws!r}; it must be a whole number of at least 1")
+        if self.posterior == "flow":
+            raise InvalidInput("posterior='flow' has no gradient with low variance for several draws; use VAE for it")
 
     def _row_losses(self, network: Callable[..., Tensor], x: Tensor, c: Tensor | None, beta: float | Tensor) -> Tensor:
         return network(x, beta, c, draws=self.draws)

@@ -26,9 +26,10 @@ class VAE(VariationalEstimator):
     binarize: draw gray values in [0, 1] as zeros and ones afresh at every step, for a Bernoulli decoder.
     beta: weight of the KL term (Higgins et al., 2017). kl_warmup: share of training over which it rises from 0.
     free_bits: nats that each coordinate of the code may use at no cost (Kingma et al., 2016).
-    posterior: q(z|x), normal with a ``diagonal`` or a ``full`` covariance, or ``von_mises_fisher``: codes are then
-    directions, uniform beforehand (Davidson et al., 2018). prior: ``normal``, a learned ``mixture`` of normals, or
-    ``vamp``, the posteriors of learned pseudo-inputs (Tomczak & Welling, 2018); prior_components: how many.
+    posterior: q(z|x), normal with a ``diagonal`` or a ``full`` covariance, a ``flow`` (a normal carried on by inverse
+    autoregressive maps; Kingma et al., 2016), or ``von_mises_fisher``: codes are then directions, uniform beforehand
+    (Davidson et al., 2018). prior: ``normal``, a learned ``mixture`` of normals, ``vamp``, the posteriors of learned
+    pseudo-inputs (Tomczak & Welling, 2018), prior_components of them, or a ``flow`` of splines.
     trainer: a ``Trainer`` or dict. ``likelihood`` methods: ``elbo``, ``importance(k)`` and ``ais(temperatures)``, all
     lower bounds.
     NaN is a missing value: it is neither seen nor explained.

@@ -1,0 +1,132 @@
+"""How fast a U-Net of 35.7 million weights trains and samples on a GPU through ``fit`` and ``sample``.
+
+Run with ``python -m benchmarks.gpu.unet_speed OUT.json``. Pictures of 3 x 32 x 32 that lie on the device, batch 512,
+bfloat16, weights averaged. Beside it a bare compiled step on the same network in the channels-last layout, and the same
+uncompiled. Rates of fitting are of the later steps: a short run is taken off a long one. The host's waits for the
+device in the loop of sampling are counted by torch's warnings about them.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+import benthic
+from benthic.nets.unet import UNet
+
+ROWS, BATCH = 20_480, 512
+SHAPE = {"channels": 128, "multipliers": (1, 2, 2, 2), "blocks": 2, "attention": (16,), "scale_shift": False}
+
+
+def pictures() -> Tensor:
+    """Smooth random pictures, on the device."""
+    source = torch.Generator("cuda").manual_seed(0)
+    coarse = torch.randn(ROWS, 3, 4, 4, device="cuda", generator=source)
+    return F.interpolate(coarse, size=(32, 32), mode="bilinear").clamp(-2, 2)
+
+
+def timed(work: Callable[[], Any]) -> tuple[float, Any]:
+    """Seconds, with the device idle before and after."""
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    found = work()
+    torch.cuda.synchronize()
+    return time.perf_counter() - start, found
+
+
+def model(steps: int, **trainer: Any) -> Any:
+    """DDPM with the U-Net of the paper."""
+    settings = {"steps": steps, "batch_size": BATCH, "precision": "bf16", "ema": 0.9999, "verbose": False, **trainer}
+    return benthic.DDPM(unet={**SHAPE, "dropout": 0.1}, trainer=settings, sampler="ddim", random_state=0)
+
+
+def training_rate(X: Tensor, few: int, many: int, **trainer: Any) -> tuple[float, Any]:
+    """Images a second of the later steps, and the fitted model."""
+    model(few, **trainer).fit(X)
+    short, _ = timed(lambda: model(few, **trainer).fit(X))
+    long, fitted = timed(lambda: model(many, **trainer).fit(X))
+    return BATCH * (many - few) / (long - short), fitted
+
+
+def bare_rate(X: Tensor, compiled: bool, steps: int) -> tuple[float, float]:
+    """Images a second of a plain step, and evaluations times images a second of a plain forward pass."""
+    torch.manual_seed(0)
+    net = UNet.cifar().cuda().to(memory_format=torch.channels_last)
+    call: Any = torch.compile(net) if compiled else net
+    optimizer = torch.optim.Adam(net.parameters(), lr=2e-4, fused=True)
+    x = X[:BATCH].contiguous(memory_format=torch.channels_last)
+    t = torch.rand(BATCH, device="cuda") * 1000
+
+    def train(count: int) -> None:
+        for _ in range(count):
+            optimizer.zero_grad(set_to_none=True)
+            with torch.autocast("cuda", torch.bfloat16):
+                loss = (call(x, t) - x).square().mean()
+            loss.backward()
+            optimizer.step()
+
+    @torch.no_grad()
+    def forward(count: int) -> None:
+        net.eval()
+        with torch.autocast("cuda", torch.bfloat16):
+            for _ in range(count):
+                call(x, t)
+
+    train(5)
+    trained, _ = timed(lambda: train(steps))
+    forward(5)
+    passed, _ = timed(lambda: forward(2 * steps))
+    return BATCH * steps / trained, BATCH * 2 * steps / passed
+
+
+def sampling_rate(fitted: Any, steps: int) -> tuple[float, int]:
+    """Evaluations times images a second of ``sample``, and how often the host waited meanwhile."""
+    fitted.sample(BATCH, seed=0, steps=5)
+    fitted.sample(BATCH, seed=0, steps=5)
+    short, _ = timed(lambda: fitted.sample(BATCH, seed=0, steps=5))
+    long, _ = timed(lambda: fitted.sample(BATCH, seed=0, steps=5 + steps))
+    waits = [_waits(lambda s=s: fitted.sample(BATCH, seed=0, steps=s)) for s in (5, 25)]
+    return BATCH * steps / (long - short), waits[1] - waits[0]  # what more steps add is in the loop
+
+
+def _waits(work: Callable[[], Any]) -> int:
+    torch.cuda.set_sync_debug_mode("warn")
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            work()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    return sum("synchroniz" in str(warning.message) for warning in caught)
+
+
+def main(path: Path, quick: bool = False) -> None:
+    """Every setting, written to one file."""
+    few, many, steps = (5, 15, 10) if quick else (40, 200, 100)
+    X = pictures()
+    weights = sum(p.numel() for p in UNet.cifar().parameters())
+    found: dict[str, Any] = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "weights": weights}
+    for name, trainer in (("compiled", {"compile": True}), ("captured", {})):
+        rate, fitted = training_rate(X, few, many, **trainer)
+        drawn, waits = sampling_rate(fitted, steps)
+        found[f"fit {name}, images/s"], found[f"sample {name}, evaluations x images/s"] = rate, drawn
+        found[f"sample {name}, waits in the loop"] = waits
+        print(name, round(rate), round(drawn), waits, flush=True)
+    for name, compiled in (("compiled", True), ("eager", False)):
+        trained, passed = bare_rate(X, compiled, steps)
+        found[f"bare step {name}, images/s"], found[f"bare forward {name}, images/s"] = trained, passed
+        print("bare", name, round(trained), round(passed), flush=True)
+    path.write_text(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), quick="--quick" in sys.argv)

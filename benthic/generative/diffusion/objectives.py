@@ -1,0 +1,196 @@
+r"""What a denoiser is trained on: its error at random times, weighed.
+
+With the error of the expected noise, :math:`\epsilon - \hat\epsilon`, every usual loss is a weight :math:`w(t)` of its
+square; a network with another target is trained on the square of its own error times the weight that amounts to.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benthic.base.errors import InvalidInput, nearest
+from benthic.generative.diffusion.denoiser import Denoiser
+from benthic.generative.diffusion.process import Process, expand_like
+from benthic.generative.diffusion.score_matching import exact_score_matching, sliced_score_matching
+from benthic.generative.diffusion.targets import convert, network_target, preconditioner
+from benthic.generative.diffusion.times import TimeLaw
+from benthic.nets.embedding import forget
+
+WEIGHTINGS = ("simple", "noise", "variational", "min_snr", "edm")
+MATCHINGS = ("denoising", "sliced", "exact")
+_MIN_SNR = 5.0
+_HYBRID = 1e-3  # weight of the variational term that teaches the variance, Nichol & Dhariwal, 2021
+
+
+@dataclass(frozen=True)
+class StartedDenoiser(Denoiser):
+    r"""A denoiser whose network adds to the answer that is right for normal data of standard deviation ``sigma_data``.
+
+    .. math:: \hat x_0 = c_{skip}\, x + \dots
+
+    A network that begins at zero begins with a model that has the mean and the spread of the data.
+    """
+
+    def answer(self, x: Tensor, t: Any) -> tuple[Any, Tensor | None]:
+        """What the network says on top of the linear answer, and the fraction of the variance where it says that."""
+        answer, fraction = super().answer(x, t)
+        if self.target in ("edm", "field"):
+            return answer, fraction
+        skip = expand_like(preconditioner(self.process, t, self._spread)[0], x)
+        return answer + convert(self.process, skip * x, x, t, "data", self.target), fraction
+
+
+def noise_factor(process: Process, t: Tensor, target: str, sigma_data: float) -> Tensor:
+    """The square of the error of the noise for an error of one in this target, (n,)."""
+    alpha, sigma = process.alpha(t), process.sigma(t)
+    if target == "noise":
+        return torch.ones_like(sigma)
+    if target == "data":
+        return (alpha / sigma).square()
+    if target == "score":
+        return sigma.square()
+    if target == "velocity":
+        return (alpha / (alpha.square() + sigma.square())).square()
+    if target == "edm":
+        return (alpha / sigma * preconditioner(process, t, sigma_data)[1]).square()
+    return (alpha / (alpha * process.sigma_rate(t) - sigma * process.alpha_rate(t))).square()  # flow
+
+
+def weight_of(process: Process, t: Tensor, target: str, weighting: str, sigma_data: float) -> Tensor:
+    r"""The weight (n,) of the squared error of a network with this target.
+
+    ``simple``: 1, in the network's own target. In terms of the noise error: ``noise``: 1 (Ho et al., 2020);
+    ``variational``: :math:`-\tfrac12 \tfrac{d}{dt} \log \mathrm{SNR}`, the bound of Kingma et al., 2021; ``min_snr``:
+    :math:`\min(\mathrm{SNR}, 5) / \mathrm{SNR}` (Hang et al., 2023); ``edm``: that of a preconditioned network, 1
+    (Karras et al., 2022).
+
+    >>> from benthic.generative.diffusion import AddedNoise
+    >>> float(weight_of(AddedNoise(), torch.tensor([2.0]), "edm", "edm", 0.5))
+    1.0
+    """
+    if weighting not in WEIGHTINGS:
+        hint = nearest(str(weighting), WEIGHTINGS)
+        raise InvalidInput(f"weighting {weighting!r} is unknown{hint}; use {', '.join(WEIGHTINGS)}")
+    if weighting == "simple" or weighting == target:
+        return torch.ones_like(t)
+    factor = noise_factor(process, t, target, sigma_data)
+    if weighting == "noise":
+        return factor
+    if weighting == "variational":
+        return -0.5 * process.log_snr_rate(t) * factor
+    if weighting == "edm":
+        return factor / noise_factor(process, t, "edm", sigma_data)
+    snr = (process.alpha(t) / process.sigma(t)).square()
+    return factor * (_MIN_SNR / snr).clamp(max=1.0)
+
+
+@dataclass(frozen=True)
+class DenoisingObjective:
+    r"""The loss of each row at a random time: the weighed square of the network's error, a mean over entries.
+
+    .. math:: \ell = w(t)\, \tfrac1d\, \| f(x_t, t) - y(x_0, \epsilon, t) \|^2
+
+    Vincent, 2011; Ho et al., 2020. With a learned variance the variational bound of one step of a chain is added,
+    which teaches the variance alone (the hybrid loss of Nichol & Dhariwal, 2021). ``sliced`` and ``exact`` matching
+    learn the score of the noisy data from themselves. Nothing here waits for the device or draws on the host.
+
+    times: the law of times. forgets: in which share of the rows the condition is replaced by the null one.
+    condition_kind, classes: see ``forget``.
+    """
+
+    process: Process
+    target: str = "noise"
+    weighting: str = "simple"
+    times: TimeLaw = field(default_factory=TimeLaw)
+    sigma_data: float = 1.0
+    sees: str = "time"
+    learned_variance: bool = False
+    matching: str = "denoising"
+    condition_kind: str = "none"
+    classes: int = 0
+    forgets: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.matching not in MATCHINGS:
+            hint = nearest(str(self.matching), MATCHINGS)
+            raise InvalidInput(f"matching {self.matching!r} is unknown{hint}; use {', '.join(MATCHINGS)}")
+        if self.learned_variance and not hasattr(self.process, "betas"):
+            raise InvalidInput("a learned variance is that of the steps of a chain; use process='ddpm'")
+        self.denoiser(torch.zeros_like)  # which knows the targets there are
+        weight_of(self.process, torch.full((1,), self.process.t_min), "noise", self.weighting, self.sigma_data)
+
+    def denoiser(self, network: Callable[..., Any], condition: Tensor | None = None) -> StartedDenoiser:
+        """The denoiser that a network trained on this is."""
+        return StartedDenoiser(
+            self.process,
+            network,
+            self.target,
+            condition,
+            sees=self.sees,
+            sigma_data=self.sigma_data,
+            learned_variance=self.learned_variance,
+        )
+
+    def __call__(self, network: Callable[..., Any], x0: Tensor, condition: Tensor | None = None) -> Tensor:
+        """Losses (n,) of clean data (n, ...); draws come from torch's default generator."""
+        if condition is not None and self.forgets:
+            condition = forget(condition, self.condition_kind, self.classes, self.forgets)
+        t = self.times.draw(self.process, len(x0), x0)
+        noise = self.process.draw_noise(x0.shape, x0)
+        return self.at(network, x0, t, noise, condition)
+
+    def at(
+        self, network: Callable[..., Any], x0: Tensor, t: Tensor, noise: Tensor, condition: Tensor | None = None
+    ) -> Tensor:
+        """Losses (n,) at these times and with this noise."""
+        x = self.process.mix(x0, noise, t)
+        denoiser = self.denoiser(network, condition)
+        if self.matching != "denoising":
+            return self._matched(denoiser, x, t)
+        answer, fraction = denoiser.answer(x, t)
+        wanted = network_target(self.process, x0, noise, t, self.target, self.sigma_data)
+        errors: Tensor = (answer - wanted).flatten(1).square().mean(1)
+        losses = weight_of(self.process, t, self.target, self.weighting, self.sigma_data).to(errors.dtype) * errors
+        if fraction is not None:
+            data = convert(self.process, answer.detach(), x, t, self.target, "data")
+            losses = losses + _HYBRID * chain_bound(self.process, x0, x, data, fraction, t)
+        return losses
+
+    def _matched(self, denoiser: Denoiser, x: Tensor, t: Tensor) -> Tensor:
+        matching = exact_score_matching if self.matching == "exact" else sliced_score_matching
+        found = matching(lambda points: denoiser.score(points, t), x)
+        size = x[0].numel()
+        return self.process.sigma(t).square() * found / size + 0.5  # about the denoising loss, up to a constant
+
+
+def chain_bound(process: Any, x0: Tensor, x: Tensor, data: Tensor, fraction: Tensor, t: Tensor) -> Tensor:
+    r"""The term of the variational bound of one step of a chain, in nats times the steps, a mean over entries.
+
+    .. math:: T \cdot KL\big(q(x_{t-1} | x_t, x_0) \,\|\, N(\mu(x_t, \hat x_0), e^{v \log\beta_t +
+        (1 - v) \log\tilde\beta_t})\big)
+
+    At t = 1, where q has no spread, the log-density of the data itself. data: the expected data, through which no
+    gradient should flow. fraction: v, in [0, 1].
+    """
+    before = t - 1
+    alpha, sigma = process.alpha(t), process.sigma(t)
+    alpha_before, sigma_before = process.alpha(before), process.sigma(before)
+    step = 1 - (alpha / alpha_before).square()  # beta
+    least = step * (sigma_before / sigma).square()  # beta tilde, zero in the first step
+    floor = process.betas()[:2].tolist()
+    tiny = floor[0] * (1 - floor[0]) if len(floor) < 2 else floor[1] * floor[0] / (floor[0] + floor[1])
+    low, high = least.clamp_min(tiny).log(), step.log()
+    log_variance = expand_like(low, x) + fraction * expand_like(high - low, x)
+    shrink = expand_like(alpha_before * step / sigma.square(), x)  # how far the mean moves with the data
+    miss = shrink.square() * (x0 - data).square()
+    first = expand_like((before < 0.5).to(x.dtype), x)
+    kl = 0.5 * ((expand_like(least, x) + miss) * (-log_variance).exp() - 1 + log_variance - expand_like(low, x))
+    density = 0.5 * (miss * (-log_variance).exp() + log_variance + math.log(2 * math.pi))
+    terms = first * density + (1 - first) * kl
+    return int(process.length) * terms.flatten(1).mean(1)

@@ -1,0 +1,1 @@
+"""Models known up to a constant: energies, and the restricted Boltzmann machine."""

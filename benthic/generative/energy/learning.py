@@ -1,0 +1,321 @@
+"""How an energy learns: settings with nothing left open, the loss of a batch, and whether the chains kept up."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from benthic.base.errors import InvalidInput, nearest
+from benthic.data.batch import Batch
+from benthic.generative.energy.chains import ACCEPTANCE, SAMPLERS, default_stream, kernel_of, resized, target_of, walk
+from benthic.generative.energy.networks import REFERENCES, EnergyNetwork
+from benthic.generative.energy.objectives import (
+    OBJECTIVES,
+    denoising,
+    noise_contrastive,
+    score_matching,
+    sliced,
+)
+from benthic.generative.energy.replay import Replay
+from benthic.nets.activations import activation
+from benthic.training.trainer import Trainer
+
+_STEPS = {"langevin": 0.05, "mala": 0.1, "hmc": 0.2}  # step sizes where rows are whitened
+_PICTURE_TEMPERATURE = 1e-3
+_ROW_NOISE, _PICTURE_NOISE = 0.1, (3.0, 0.05)
+_ANNEALED_STEP = 0.1
+_ANNEALED_STEPS = 100  # at each noise level
+_ROW_STEPS, _PICTURE_STEPS = 200, 500
+_FOLLOW = 0.1  # by which the logarithm of the step size follows the acceptance
+_WIDE_GAP = 3.0  # in standard deviations of the energies of rows
+_ROUGH = ("relu", "leaky_relu", "identity")  # their second derivatives vanish
+
+
+@dataclass(frozen=True)
+class EnergySettings:
+    """The settings of an ``EnergyModel`` with nothing left open.
+
+    levels: largest and smallest noise and how many levels there are, or None. noise: added to rows, or the one level.
+    """
+
+    objective: str
+    reference: str
+    sampler: str
+    temperature: float
+    step_size: float
+    chain_steps: int
+    sampling_steps: int
+    buffer_size: int
+    restart: float
+    regularization: float
+    noise: float
+    levels: tuple[float, float, int] | None
+    noise_ratio: int
+    slices: int
+    picture: bool
+
+    @property
+    def wall(self) -> float:
+        """How fast the energy rises outside a box: one step of a chain leads half of the way back."""
+        return 0.5 / self.step_size
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether the step size of chains follows their acceptance."""
+        return self.by_chains and self.sampler in ACCEPTANCE
+
+    @property
+    def by_chains(self) -> bool:
+        """Whether chains are run in training."""
+        return self.objective in ("persistent", "contrastive_divergence")
+
+    def first_points(
+        self, n: int, width: int, limits: tuple[float, float], like: Tensor, noise: torch.Generator | None = None
+    ) -> Tensor:
+        """Noise (n, width) from which chains begin: normal, or uniform over the range of pictures."""
+        place: dict[str, Any] = {"generator": noise, "dtype": like.dtype, "device": like.device}
+        if self.reference == "box":
+            return limits[0] + (limits[1] - limits[0]) * torch.rand(n, width, **place)
+        return torch.randn(n, width, **place)
+
+    def to_tree(self) -> dict[str, Any]:
+        """Its fields."""
+        return asdict(self)
+
+    @classmethod
+    def from_tree(cls, tree: Mapping[str, Any]) -> EnergySettings:
+        """The settings with these fields."""
+        return cls(**tree)
+
+
+def settings_of(model: Any, *, picture: bool, trainer: Trainer) -> EnergySettings:
+    """The settings of a model for pictures or rows, checked."""
+    objective = _named("objective", model.objective, ("auto", *OBJECTIVES), "denoising" if picture else "persistent")
+    by_chains = objective in ("persistent", "contrastive_divergence")
+    usual = "normal" if not picture else "box" if by_chains else "none"
+    reference = _named("reference", model.reference, REFERENCES, usual)
+    sampler = _named("sampler", model.sampler, SAMPLERS, "langevin" if picture else "mala")
+    _check_numbers(model)
+    _check_together(model, objective, by_chains, trainer)
+    noise, levels = _noise_of(model, objective, picture)
+    temperature = model.temperature
+    if temperature is None:
+        temperature = noise if objective == "denoising" else _PICTURE_TEMPERATURE if picture and by_chains else 1.0
+    return EnergySettings(
+        objective=objective,
+        reference=reference,
+        sampler=sampler,
+        temperature=float(temperature),
+        step_size=_step_of(model, sampler, picture, float(temperature), noise, levels is not None),
+        chain_steps=model.chain_steps,
+        sampling_steps=_sampling_steps(model, picture, levels),
+        buffer_size=model.buffer_size,
+        restart=float(model.restart),
+        regularization=float(model.regularization),
+        noise=noise,
+        levels=levels,
+        noise_ratio=model.noise_ratio,
+        slices=model.slices,
+        picture=picture,
+    )
+
+
+def _named(name: str, value: Any, known: tuple[str, ...], usual: str) -> str:
+    if not isinstance(value, str) or value not in known:
+        raise InvalidInput(f"{name} {value!r} is unknown{nearest(str(value), known)}; use {', '.join(known)}")
+    return usual if value == "auto" else value
+
+
+def _check_numbers(model: Any) -> None:
+    counts = ("chain_steps", "buffer_size", "noise_levels", "noise_ratio", "slices", "sampling_steps")
+    for name in counts:
+        value = getattr(model, name)
+        if name == "sampling_steps" and value is None:
+            continue
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise InvalidInput(f"{name} is {value!r}; it must be a whole number of at least 1")
+    for name in ("step_size", "temperature"):
+        value = getattr(model, name)
+        if value is not None and not 0 < value < math.inf:
+            raise InvalidInput(f"{name} is {value!r}; it must be positive and finite")
+    if not 0 <= model.restart <= 1:
+        raise InvalidInput(f"restart is {model.restart!r}; it is a share between 0 and 1")
+    if not 0 <= model.regularization < math.inf:
+        raise InvalidInput(f"regularization is {model.regularization!r}; a weight must be >= 0")
+
+
+def _check_together(model: Any, objective: str, by_chains: bool, trainer: Trainer) -> None:
+    if not isinstance(model.network, nn.Module):
+        activation(model.activation)
+        if objective in ("score_matching", "sliced") and model.activation in _ROUGH:
+            raise InvalidInput(
+                f"objective={objective!r} takes second derivatives, which activation={model.activation!r} does not "
+                "have; use 'silu', 'softplus', 'tanh' or 'gelu'"
+            )
+    if by_chains and trainer.stopping is not None and trainer.stopping.fraction > 0:
+        raise InvalidInput(
+            f"early stopping needs a loss that can be held against others, but that of objective={objective!r} is a "
+            "difference of energies; set the trainer's epochs, or use another objective"
+        )
+
+
+def _noise_of(model: Any, objective: str, picture: bool) -> tuple[float, tuple[float, float, int] | None]:
+    """The (smallest) noise, and the levels where there are several."""
+    value = model.noise
+    if value is None:
+        value = (_PICTURE_NOISE if picture else _ROW_NOISE) if objective == "denoising" else 0.0
+    parts = [value] if isinstance(value, (int, float)) else list(value)
+    good = len(parts) in (1, 2) and all(isinstance(part, (int, float)) and 0 <= part < math.inf for part in parts)
+    if not good or (objective == "denoising" and not all(parts)) or (len(parts) == 2 and not parts[0] > parts[1] > 0):
+        raise InvalidInput(f"noise is {model.noise!r}; give a positive number, or (largest, smallest) with 'denoising'")
+    if len(parts) == 2 and objective != "denoising":
+        raise InvalidInput(f"noise has two levels, which go with objective='denoising', not with {objective!r}")
+    if len(parts) == 1 or model.noise_levels < 2:
+        return float(parts[-1]), None
+    return float(parts[1]), (float(parts[0]), float(parts[1]), model.noise_levels)
+
+
+def _step_of(model: Any, sampler: str, picture: bool, temperature: float, noise: float, annealed: bool) -> float:
+    if model.step_size is not None:
+        return float(model.step_size)
+    if annealed:
+        return _ANNEALED_STEP
+    if picture:
+        return 0.1 * noise**2 if noise else 0.5 * temperature
+    return _STEPS[sampler]
+
+
+def _sampling_steps(model: Any, picture: bool, levels: tuple[float, float, int] | None) -> int:
+    if model.sampling_steps is not None:
+        return int(model.sampling_steps)
+    if levels is not None:
+        return _ANNEALED_STEPS * levels[2]
+    return _PICTURE_STEPS if picture else _ROW_STEPS
+
+
+class Course:
+    """One course of training: the loss of batches, and the chains that it needs."""
+
+    def __init__(self, settings: EnergySettings, width: int, limits: tuple[float, float]) -> None:
+        self.settings, self.width, self.limits = settings, width, limits
+        self.replay: Replay | None = None
+        self._kernel: Any = None
+
+    def begin(self, network: nn.Module, trainer: Trainer) -> None:
+        """Set up chains for this network."""
+        settings = self.settings
+        self._like = next(network.parameters()).detach()
+        self._sigmas: Tensor | None = None
+        if settings.levels is not None:
+            largest, smallest, count = settings.levels
+            powers = torch.linspace(0, 1, count, dtype=self._like.dtype, device=self._like.device)
+            self._sigmas = largest * (smallest / largest) ** powers
+        if not settings.by_chains:
+            return
+        self._kernel = kernel_of(settings.sampler, target_of(network, self.width), settings.step_size)
+        count = max(settings.buffer_size, trainer.batch_size or 1) if settings.objective == "persistent" else 0
+        self.replay = Replay(self._fresh(count), settings.step_size)
+
+    def _fresh(self, n: int) -> Tensor:
+        return self.settings.first_points(n, self.width, self.limits, self._like)
+
+    def loss(self, network: Any, batch: Batch) -> Tensor:
+        """The loss of a batch, summed, weights applied."""
+        losses = self._losses(network, batch.X)
+        return losses.sum() if batch.weight is None else (losses * batch.weight).sum()
+
+    def _losses(self, network: EnergyNetwork, x: Tensor) -> Tensor:
+        settings = self.settings
+        if settings.objective == "denoising":
+            return denoising(network, x, self._sigma(x), settings.noise)
+        if settings.noise:
+            x = x + settings.noise * torch.randn_like(x)
+        if settings.by_chains:
+            return self._contrast(network, x, self.chains(network, x))
+        if settings.objective == "score_matching":
+            return score_matching(network, x)
+        if settings.objective == "sliced":
+            return sliced(network, x, settings.slices)
+        noise = torch.randn(len(x), settings.noise_ratio, x.shape[1], dtype=x.dtype, device=x.device)
+        return noise_contrastive(lambda u: _over_normal(network, u), x, noise)
+
+    def _sigma(self, x: Tensor) -> Tensor:
+        """The noise of each row, (n, 1)."""
+        if self._sigmas is None:
+            return torch.full((len(x), 1), self.settings.noise, dtype=x.dtype, device=x.device)
+        return self._sigmas[torch.randint(len(self._sigmas), (len(x),), device=x.device)][:, None]
+
+    def _contrast(self, network: EnergyNetwork, rows: Tensor, drawn: Tensor) -> Tensor:
+        raw, energies = network.parts(torch.cat([rows, drawn]))
+        real, fake = energies.chunk(2)
+        if not self.settings.regularization:
+            return real - fake
+        one, two = raw.chunk(2)
+        return real - fake + self.settings.regularization / self.settings.temperature * (one.square() + two.square())
+
+    def chains(self, network: nn.Module, rows: Tensor) -> Tensor:
+        """Draws of the model by short chains, one for each row, from the rows or from the store."""
+        if self.replay is None or not len(self.replay.points):
+            return self._walk(rows)
+        count = min(len(rows), len(self.replay.points))
+        places = self.replay.pick(count)
+        start = self.replay.points[places]
+        if self.settings.restart:
+            anew = torch.rand(count, 1, dtype=start.dtype, device=start.device) < self.settings.restart
+            start = torch.where(anew, self._fresh(count), start)
+        found = self._walk(start)
+        self.replay.put(places, found)
+        return found
+
+    def _walk(self, start: Tensor) -> Tensor:
+        """Chains with a step size that follows how often they are accepted, where they can be refused."""
+        settings, stream, replay = self.settings, default_stream(start.device), self.replay
+        if replay is None or not settings.adaptive:
+            return walk(self._kernel, start, settings.chain_steps, stream)[0]
+        kernel = resized(self._kernel, replay.step_size)
+        found, accepted = walk(kernel, start, settings.chain_steps, stream)
+        replay.step_size *= math.exp(_FOLLOW * (float(accepted) - ACCEPTANCE[settings.sampler]))
+        return found
+
+
+def _over_normal(network: EnergyNetwork, x: Tensor) -> Tensor:
+    """The log-density with the learned normalizer, minus that of a standard normal law."""
+    normal = -0.5 * (x.square() + math.log(2 * math.pi)).sum(-1)
+    ratio: Tensor = -network(x) - network.log_normalizer - normal
+    return ratio
+
+
+@torch.no_grad()
+def energy_gap(network: nn.Module, rows: Tensor, drawn: Tensor) -> float:
+    """By how many standard deviations of the energies of rows those of chains lie above; a wide gap is said.
+
+    Chains that follow the model meet the energies of the data; those that do not have learned nothing of it.
+    """
+    real, fake = network(rows).double(), network(drawn).double()
+    spread = max(float(real.std(correction=0)), 1e-12)
+    gap = float(fake.mean() - real.mean()) / spread
+    if not math.isfinite(gap):
+        warnings.warn(
+            "the chains of training ran away to energies that are not finite; lower step_size or the trainer's lr, or "
+            "use sampler='mala'",
+            stacklevel=4,
+        )
+    elif gap > _WIDE_GAP:
+        warnings.warn(
+            f"the chains of training end at energies {gap:.1f} standard deviations above those of the data, which they "
+            "do not reach: raise chain_steps or step_size, or lower the trainer's lr",
+            stacklevel=4,
+        )
+    elif gap < -_WIDE_GAP:
+        warnings.warn(
+            f"the chains of training end at energies {-gap:.1f} standard deviations below those of the data: the model "
+            "is diverging; lower the trainer's lr, or raise chain_steps, noise or regularization",
+            stacklevel=4,
+        )
+    return gap

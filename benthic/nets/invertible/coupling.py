@@ -1,0 +1,138 @@
+"""Coupling maps: one part of the columns or channels stays, and decides how the other is transformed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from benthic.base.errors import InvalidInput
+from benthic.nets.activations import activation
+from benthic.nets.invertible.laws import Law
+from benthic.nets.invertible.transform import Transform, sum_rows, with_context
+from benthic.nets.mlp import MLP
+
+
+class Coupling(Transform):
+    r"""One half of the columns is transformed by a law whose parameters the other half decides.
+
+    .. math:: z_a = x_a, \qquad z_b = f(x_b;\, h(x_a)), \qquad \log\left|\det\right| = \sum_{i \in b} \log f'(x_i)
+
+    Dinh et al., 2017; with splines Durkan et al., 2019. Both ways take one pass.
+
+    width: columns. law: of each number. hidden: widths of hidden layers. context: numbers given besides.
+    swap: transform the first part instead of the second.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        law: Law,
+        hidden: Sequence[int] = (64, 64),
+        nonlinearity: str = "relu",
+        *,
+        context: int = 0,
+        swap: bool = False,
+    ) -> None:
+        super().__init__()
+        self.law, self.kept, self.moved, self.swap = law, width // 2, width - width // 2, swap and width > 1
+        if self.swap:
+            self.kept, self.moved = self.moved, self.kept
+        inputs = self.kept + context
+        self.network: Any = MLP([max(1, inputs), *hidden, self.moved * law.outputs], nonlinearity)
+        self._blind = inputs == 0
+        with torch.no_grad():
+            self.network[-1].weight.mul_(0.1)
+            self.network[-1].bias.zero_()
+
+    def _parts(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        if self.swap:
+            return x[:, self.moved :], x[:, : self.moved]
+        return x[:, : self.kept], x[:, self.kept :]
+
+    def _joined(self, kept: Tensor, moved: Tensor) -> Tensor:
+        return torch.cat([moved, kept] if self.swap else [kept, moved], 1)
+
+    def _raw(self, kept: Tensor, context: Tensor | None) -> Tensor:
+        inputs = kept.new_ones(len(kept), 1) if self._blind else with_context(kept, context)
+        raw: Tensor = self.network(inputs)
+        return raw.reshape(len(kept), self.moved, self.law.outputs)
+
+    def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """z and the log-determinant."""
+        kept, moved = self._parts(x)
+        moved, log = self.law.forward(moved, self._raw(kept, context))
+        return self._joined(kept, moved), log.sum(1)
+
+    def inverse(self, z: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """x and the log-determinant."""
+        kept, moved = self._parts(z)
+        moved, log = self.law.inverse(moved, self._raw(kept, context))
+        return self._joined(kept, moved), log.sum(1)
+
+
+class ConvBlock(nn.Module):
+    """Two convolutions of 3x3 with one of 1x1 between them, from (n, a, h, w) to (n, b, h, w); nearly zero at first.
+
+    Kingma & Dhariwal, 2018.
+    """
+
+    def __init__(self, inputs: int, hidden: int, outputs: int, nonlinearity: str = "relu") -> None:
+        super().__init__()
+        self.enter = nn.Conv2d(inputs, hidden, 3, padding=1)
+        self.mix = nn.Conv2d(hidden, hidden, 1)
+        self.leave = nn.Conv2d(hidden, outputs, 3, padding=1)
+        self.curve = activation(nonlinearity)
+        with torch.no_grad():
+            for parameter in self.leave.parameters():
+                parameter.zero_()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(n, outputs, h, w)."""
+        found: Tensor = self.leave(self.curve(self.mix(self.curve(self.enter(x)))))
+        return found
+
+
+class ImageCoupling(Transform):
+    """Coupling of the two halves of the channels of pictures (n, c, h, w); c must be even.
+
+    context: numbers given to every pixel, or channels of a picture of the same size. network: from the first half of
+    the channels and the context to ``outputs`` numbers for each of the other half; a ``ConvBlock`` if not given.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        law: Law,
+        hidden: int = 64,
+        nonlinearity: str = "relu",
+        *,
+        context: int = 0,
+        network: nn.Module | None = None,
+    ) -> None:
+        super().__init__()
+        if channels < 2 or channels % 2:
+            raise InvalidInput(
+                f"ImageCoupling: {channels} channels have no two halves; squeeze the picture first, or add a channel"
+            )
+        self.kept, self.law = channels // 2, law
+        self.network = network or ConvBlock(self.kept + context, hidden, self.kept * law.outputs, nonlinearity)
+
+    def _raw(self, kept: Tensor, context: Tensor | None) -> Tensor:
+        raw: Tensor = self.network(with_context(kept, context))  # (n, half * outputs, h, w)
+        n, _, h, w = kept.shape
+        return raw.reshape(n, self.law.outputs, self.kept, h, w).movedim(1, -1)
+
+    def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """z and the log-determinant."""
+        kept, moved = x[:, : self.kept], x[:, self.kept :]
+        moved, log = self.law.forward(moved, self._raw(kept, context))
+        return torch.cat([kept, moved], 1), sum_rows(log)
+
+    def inverse(self, z: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """x and the log-determinant."""
+        kept, moved = z[:, : self.kept], z[:, self.kept :]
+        moved, log = self.law.inverse(moved, self._raw(kept, context))
+        return torch.cat([kept, moved], 1), sum_rows(log)

@@ -1,0 +1,170 @@
+"""What an invertible map is, and how maps are put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from benthic.base.errors import InvalidInput
+
+
+class Transform(nn.Module):
+    """An invertible map of rows (n, d) or pictures (n, c, h, w), perhaps given a context (n, k).
+
+    ``forward`` goes from data to codes, ``inverse`` from codes to data; each also returns the log-determinant (n,) of
+    the Jacobian of the way it went, so that the two add up to zero. ``begin`` lets maps that start where the data say
+    look at some of them before training.
+    """
+
+    def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """z and log|dz/dx| of each example."""
+        raise NotImplementedError
+
+    def inverse(self, z: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """x and log|dx/dz| of each example."""
+        raise NotImplementedError
+
+    @torch.no_grad()
+    def begin(self, x: Tensor, context: Tensor | None = None) -> Tensor:
+        """Start where the data say; returns z."""
+        return self.forward(x, context)[0]
+
+
+class Chain(Transform):
+    """Maps one after another; log-determinants add up.
+
+    >>> z, logdet = Chain([Reversal(2), Reversal(2)])(torch.tensor([[1.0, 2.0]]))
+    >>> z.tolist(), logdet.tolist()
+    ([[1.0, 2.0]], [0.0])
+    """
+
+    def __init__(self, parts: Sequence[Transform]) -> None:
+        super().__init__()
+        if not parts or not all(isinstance(part, Transform) for part in parts):
+            raise InvalidInput("Chain: parts must be one or more Transforms")
+        self.parts = nn.ModuleList(parts)
+
+    def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The parts in order."""
+        total = x.new_zeros(len(x))
+        for part in self.parts:
+            x, log = part(x, context)
+            total = total + log
+        return x, total
+
+    def inverse(self, z: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The inverses of the parts, last first."""
+        total = z.new_zeros(len(z))
+        for part in reversed(self.parts):
+            z, log = part.inverse(z, context)
+            total = total + log
+        return z, total
+
+    @torch.no_grad()
+    def begin(self, x: Tensor, context: Tensor | None = None) -> Tensor:
+        """Each part begins with what the parts before it make of the data."""
+        for part in self.parts:
+            x = part.begin(x, context)
+        return x
+
+
+class Inverted(Transform):
+    """A map run backward: its ``forward`` is the other's ``inverse``."""
+
+    def __init__(self, body: Transform) -> None:
+        super().__init__()
+        self.body = body
+
+    def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The inverse of the body."""
+        found: tuple[Tensor, Tensor] = self.body.inverse(x, context)
+        return found
+
+    def inverse(self, z: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The body."""
+        found: tuple[Tensor, Tensor] = self.body(z, context)
+        return found
+
+
+class Permutation(Transform):
+    """Columns, or channels of pictures, in another order.
+
+    order: (d,) which column comes to each place.
+
+    >>> Permutation([2, 0, 1])(torch.tensor([[10.0, 11.0, 12.0]]))[0].tolist()
+    [[12.0, 10.0, 11.0]]
+    """
+
+    order: Tensor
+    back: Tensor
+
+    def __init__(self, order: Sequence[int] | Tensor) -> None:
+        super().__init__()
+        places = torch.as_tensor(order, dtype=torch.long)
+        if places.ndim != 1 or not torch.equal(places.sort().values, torch.arange(len(places))):
+            raise InvalidInput(
+                f"Permutation: order is {places.tolist()}, which is singular: 0..{len(places) - 1} must occur once each"
+            )
+        self.register_buffer("order", places)
+        self.register_buffer("back", places.argsort())
+
+    def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Reorder."""
+        return x.index_select(1, self.order), x.new_zeros(len(x))
+
+    def inverse(self, z: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Put back."""
+        return z.index_select(1, self.back), z.new_zeros(len(z))
+
+
+class Reversal(Permutation):
+    """Columns or channels from last to first."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(torch.arange(width).flip(0))
+
+
+class Shuffle(Permutation):
+    """Columns or channels in a random order that stays; drawn from torch's generator, or from ``generator``."""
+
+    def __init__(self, width: int, generator: torch.Generator | None = None) -> None:
+        super().__init__(torch.randperm(width, generator=generator))
+
+
+class Flatten(Transform):
+    """Pictures (n, c, h, w) as rows (n, chw)."""
+
+    def __init__(self, event: Sequence[int]) -> None:
+        super().__init__()
+        self.event = tuple(event)
+
+    def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """As rows."""
+        return x.flatten(1), x.new_zeros(len(x))
+
+    def inverse(self, z: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """As pictures."""
+        return z.reshape(len(z), *self.event), z.new_zeros(len(z))
+
+
+class Unflatten(Inverted):
+    """Rows (n, chw) as pictures (n, c, h, w)."""
+
+    def __init__(self, event: Sequence[int]) -> None:
+        super().__init__(Flatten(event))
+
+
+def sum_rows(values: Tensor) -> Tensor:
+    """Sums (n,) over all but the first dimension."""
+    return values.flatten(1).sum(1)
+
+
+def with_context(x: Tensor, context: Tensor | None) -> Tensor:
+    """Rows (n, d) with their context (n, k) beside them; beside pictures the context is repeated at every pixel."""
+    if context is None:
+        return x
+    if x.ndim == 4 and context.ndim == 2:
+        context = context[:, :, None, None].expand(-1, -1, *x.shape[2:])
+    return torch.cat([x, context], 1)

@@ -1,0 +1,174 @@
+"""Grids, seeds, paths, progress, non-finite points and wrong input of sampling."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from benthic.base.errors import InvalidInput
+from benthic.generative.diffusion import (
+    DDIM,
+    ODE,
+    VP,
+    AddedNoise,
+    Ancestral,
+    Denoiser,
+    DiscreteChain,
+    DPMSolver,
+    Heun,
+    SampleError,
+    StraightPath,
+    exact_denoiser,
+    sample,
+    time_grid,
+    trajectory,
+)
+from benthic.generative.diffusion.grids import GRIDS
+from tests.generative.diffusion.cases import ALL, MIXTURE
+
+pytestmark = pytest.mark.spec("N-06")
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("kind", GRIDS)
+@pytest.mark.parametrize("steps", [2, 3, 17])
+def test_grids_fall_from_end_to_end(name, kind, steps):
+    process = ALL[name]
+    times = time_grid(process, steps, kind)
+    assert times.shape == (steps,) and times.dtype == torch.float64
+    assert float(times[0]) == process.t_max and float(times[-1]) == process.t_min
+    assert bool((times.diff() < 0).all())
+
+
+def test_spacings_are_what_they_are_called():
+    process = AddedNoise()
+    roots = time_grid(process, 9, "karras", rho=5.0) ** (1 / 5)
+    torch.testing.assert_close(roots.diff(), torch.full((8,), float(roots.diff()[0]), dtype=torch.float64))
+    levels = VP().log_snr(time_grid(VP(), 9, "log_snr"))
+    torch.testing.assert_close(levels.diff(), torch.full((8,), float(levels.diff()[0]), dtype=torch.float64))
+    whole = time_grid(DiscreteChain(1000), 1000)
+    assert whole.tolist() == list(range(1000, 0, -1))
+    assert bool((time_grid(DiscreteChain(1000), 37) % 1 == 0).all())
+
+
+def test_a_seed_decides_and_nothing_else_changes():
+    denoiser = exact_denoiser(MIXTURE, "vp")
+    state = torch.random.get_rng_state()
+    first, second = (sample(denoiser, (5, 2), sampler="ancestral", steps=5, seed=4) for _ in range(2))
+    assert torch.equal(first, second) and torch.equal(state, torch.random.get_rng_state())
+    assert not torch.equal(first, sample(denoiser, (5, 2), sampler="ancestral", steps=5, seed=5))
+    stream = torch.Generator().manual_seed(0)
+    assert sample(denoiser, (5, 2), steps=5, generator=stream, dtype=torch.float64).dtype == torch.float64
+
+
+def test_single_precision_is_near_double():
+    denoiser = exact_denoiser(MIXTURE, "edm")
+    start = 80 * torch.randn(50, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    for sampler in ("heun", "dpm3m", "unipc", "ode"):
+        exact = sample(denoiser, start=start, sampler=sampler, steps=20)
+        single = sample(denoiser, start=start.float(), sampler=sampler, steps=20)
+        assert single.dtype == torch.float32
+        assert float((single.double() - exact).abs().median()) < 2e-3
+
+
+def test_paths_begin_with_noise_and_end_with_samples():
+    denoiser = exact_denoiser(MIXTURE, "edm")
+    for sampler in ("heun", "dpm2m", "ode"):
+        path = trajectory(denoiser, (6, 2), sampler=sampler, steps=9, seed=1)
+        assert path.states.shape == (10, 6, 2) and path.times[0] == 80 and path.times[-1] == 0
+        torch.testing.assert_close(path.states[-1], sample(denoiser, (6, 2), sampler=sampler, steps=9, seed=1))
+    thin = trajectory(denoiser, (6, 2), sampler="heun", steps=9, seed=1, every=4)
+    assert thin.states.shape[0] == 4  # the start, moves 4 and 8, and the last
+
+
+def test_progress_is_told_every_move():
+    told = []
+    denoiser = exact_denoiser(MIXTURE, "vp")
+    x = sample(denoiser, (3, 2), steps=7, seed=0, progress=lambda i, n, t, x: told.append((i, n, t, x)))
+    assert [row[0] for row in told] == list(range(1, 8)) and {row[1] for row in told} == {7}
+    assert told[-1][2] == 0 and told[-1][3] is x
+
+
+@pytest.mark.parametrize("check_every", [0, 1, 3])
+def test_points_that_are_not_finite_stop_it(check_every):
+    """The message names the step after which it began; with questions in between it stops early."""
+    calls = []
+
+    def network(x, level):
+        calls.append(1)
+        return x if len(calls) < 5 else x * math.nan
+
+    denoiser = Denoiser("edm", network, "data")
+    with pytest.raises(SampleError, match="after step 5 of 10"):
+        sample(denoiser, (3, 2), sampler="ddim", steps=10, check_every=check_every)
+    assert len(calls) == {0: 10, 1: 5, 3: 6}[check_every]
+
+
+def test_learned_variances_lie_between_the_bounds():
+    """Fractions 0 and 1 are the smallest and the largest variance."""
+    exact = exact_denoiser(MIXTURE, "vp")
+    for fraction in (0.0, 0.25, 1.0):
+        learned = Denoiser(
+            "vp",
+            lambda x, t, f=fraction: (exact.data(x, t), torch.full_like(x, f)),
+            "data",
+            sees="time",
+            learned_variance=True,
+        )
+        options = {"steps": 6, "seed": 2, "dtype": torch.float64}
+        one = sample(learned, (4, 2), sampler=Ancestral("learned"), **options)
+        torch.testing.assert_close(one, sample(exact, (4, 2), sampler=Ancestral(fraction), **options))
+
+
+def test_pictures_are_points_too():
+    denoiser = Denoiser("straight", lambda x, level: torch.zeros_like(x), "data")
+    x = sample(denoiser, (2, 3, 8, 8), sampler="heun", steps=4, seed=0)
+    assert x.shape == (2, 3, 8, 8) and float(x.abs().max()) < 1e-3
+
+
+EXACT = exact_denoiser(MIXTURE, "vp")
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: sample(EXACT, (3, 2), steps=0), "steps=0; at least 2"),
+        (lambda: sample(EXACT, (3, 2), steps=1), "steps=1; at least 2"),
+        (lambda: sample(EXACT, (3, 2), steps=2.5), "steps=2.5"),
+        (lambda: sample(EXACT, (3, 2), times=[0.1, 0.9]), "fall strictly"),
+        (lambda: sample(EXACT, (3, 2), times=[2.0, 0.1]), "leave the process"),
+        (lambda: sample(EXACT, (3, 2), times=[1.0, 1e-9]), "leave the process"),
+        (lambda: sample(EXACT, (3, 2), times=[1.0]), "at least two"),
+        (lambda: sample(EXACT, (3, 2), times="karas"), "did you mean 'karras'"),
+        (lambda: sample(EXACT, (3, 2), sampler="dpm2"), "did you mean 'dpm2m'"),
+        (lambda: sample(EXACT, (3,)), r"give \(n, \*event\)"),
+        (lambda: sample(EXACT), r"give \(n, \*event\)"),
+        (lambda: sample(EXACT, (3, 2), t_start=0.5), "t_start goes with start"),
+        (lambda: sample(EXACT, start=torch.zeros(3, 2), t_start=1e-5), "to little|leave the process"),
+        (lambda: sample(EXACT, (4, 2), start=torch.zeros(3, 2)), "not that of start"),
+        (lambda: sample(EXACT, (3, 2), seed=1, generator=torch.Generator()), "pass one of them"),
+        (lambda: sample(exact_denoiser(MIXTURE, "poisson"), (3, 2), sampler="ancestral"), "adds normal noise"),
+        (lambda: sample(EXACT, (3, 2), sampler=Ancestral("learned"), steps=3), "says nothing of it"),
+        (lambda: trajectory(EXACT, (3, 2), every=0), "every=0"),
+        (lambda: time_grid(DiscreteChain(5), 9), "do not all differ"),
+        (lambda: time_grid(VP(), 5, rho=-1.0), "rho=-1.0"),
+        (lambda: time_grid(VP(), 5, t_start=0.1, t_end=0.4), "much noise to little"),
+        (lambda: Ancestral(2.0), "between 0 and 1"),
+        (lambda: DDIM(1.5), "eta=1.5"),
+        (lambda: Heun(churn=-1.0), "churn=-1.0"),
+        (lambda: Heun(low=2.0, high=1.0), "must rise"),
+        (lambda: DPMSolver(4), "answers=4"),
+        (lambda: ODE(variable="tim"), "did you mean 'time'"),
+    ],
+)
+def test_wrong_input(call, words):
+    with pytest.raises(InvalidInput, match=words):
+        call()
+
+
+def test_a_straight_path_begins_with_pure_noise():
+    denoiser = exact_denoiser(MIXTURE, StraightPath())
+    for sampler in ("dpm2m", "dpm3m", "unipc", "heun", "ancestral", "ddim", "ode"):
+        assert bool(sample(denoiser, (8, 2), sampler=sampler, steps=8, seed=0).isfinite().all())

@@ -1,0 +1,57 @@
+"""Normalizing flows on a GPU: captured updates against usual ones, densities and samples against the CPU's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import benthic
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+    pytest.mark.spec("N-03"),
+]
+
+
+@pytest.mark.parametrize("kind", ["nsf", "maf", "iaf", "glow", "nsf_coupling", "naf"])
+def test_captured_updates_are_the_usual_ones(kind: str, recwarn: Any) -> None:
+    torch.manual_seed(0)
+    X = torch.randn(500, 4, device="cuda") @ torch.randn(4, 4, device="cuda")
+
+    def weights(capture: bool) -> torch.Tensor:
+        trainer = {"epochs": 6, "batch_size": 64, "capture": capture}
+        settings = {"hidden_layer_sizes": (16,), "transforms": 2, "random_state": 0}
+        model = benthic.NormalizingFlow(kind, **settings, trainer=trainer).fit(X)
+        return torch.cat([p.flatten() for p in model.network_.parameters()])
+
+    torch.testing.assert_close(weights(True), weights(False), rtol=1e-3, atol=1e-4)
+    assert not [w for w in recwarn if "not captured" in str(w.message)]
+
+
+def test_captured_updates_of_pictures(recwarn: Any) -> None:
+    torch.manual_seed(0)
+    X = torch.randint(0, 17, (300, 1, 8, 8), device="cuda").float()
+
+    def loss(capture: bool) -> float:
+        trainer = {"steps": 20, "batch_size": 50, "capture": capture, "clip": 50.0, "ema": 0.9}
+        settings = {"transforms": 1, "channels": 8, "levels": 17, "random_state": 0}
+        return float(benthic.NormalizingFlow("nsf_coupling", **settings, trainer=trainer).fit(X).history_[-1]["loss"])
+
+    assert loss(True) == pytest.approx(loss(False), rel=1e-3)
+    assert not [w for w in recwarn if "not captured" in str(w.message)]
+
+
+@pytest.mark.parametrize("kind", ["nsf", "residual", "cnf"])
+def test_the_device_gives_what_the_cpu_gives(kind: str) -> None:
+    X = torch.randn(300, 3, dtype=torch.float64)
+    settings = {"hidden_layer_sizes": (16,), "transforms": 2, "random_state": 0}
+    model = benthic.NormalizingFlow(kind, **settings, trainer={"steps": 20}).fit(X.cuda())
+    on_device = model.log_prob(X.cuda()).cpu()
+    drawn = model.sample(20, seed=0)
+    model.network_.cpu()
+    assert torch.allclose(on_device, model.log_prob(X), atol=1e-6)
+    np.testing.assert_allclose(drawn.cpu().numpy(), model.sample(20, seed=0).cpu().numpy(), atol=1e-3)

@@ -1,0 +1,305 @@
+"""NormalizingFlow: densities that integrate to one, exact ways there and back, gaps, conditions, bad input."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import benthic
+from benthic.base.errors import InvalidInput
+from benthic.data.toys import toy
+from benthic.generative.flows.latent_moves import LatentMoves
+from benthic.nets.invertible import Chain, LULinear
+
+pytestmark = pytest.mark.spec("N-03")
+
+KINDS = ("nsf", "nsf_coupling", "realnvp", "glow", "maf", "iaf", "naf", "residual", "planar", "cnf")
+SMALL: dict[str, Any] = {"hidden_layer_sizes": (16,), "transforms": 2, "bins": 5, "random_state": 0}
+MOONS = toy("moons").sample(400, seed=0)
+RNG = np.random.default_rng(0)
+COVARIANCE = np.array([[1.0, 0.8, 0.3], [0.8, 2.0, -0.4], [0.3, -0.4, 1.5]])
+
+
+def fitted(kind: Any = "nsf", X: Any = MOONS, y: Any = None, steps: int = 30, **more: Any) -> Any:
+    """A small flow after a few updates."""
+    settings = {**SMALL, **more}
+    return benthic.NormalizingFlow(kind, trainer={"steps": steps, "lr": 0.01}, **settings).fit(X, y)
+
+
+def gaussian_flow(width: int = 3, **more: Any) -> Any:
+    """The exact law N(0, COVARIANCE), up to the standardization of the columns and a step of no size."""
+    X = RNG.multivariate_normal(np.zeros(3), COVARIANCE, size=2000)
+    model = benthic.NormalizingFlow(Chain([LULinear(width)]), trainer={"steps": 1, "lr": 1e-12}, random_state=0).fit(X)
+    scale, mean = model.scales_.scale, model.scales_.mean
+    root = np.linalg.cholesky(COVARIANCE / np.outer(scale, scale))
+    layer = LULinear(width, torch.from_numpy(np.linalg.inv(root)))
+    with torch.no_grad():
+        layer.bias.copy_(torch.from_numpy(np.linalg.solve(root, mean / scale)))
+    model.network_.transform = Chain([layer]).float()
+    return model
+
+
+# -- the density -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_density_integrates_to_one_and_codes_return(kind: str) -> None:
+    model = fitted(kind, MOONS)
+    side = np.linspace(-6, 6, 271)
+    grid = np.stack(np.meshgrid(side, side, indexing="ij"), -1).reshape(-1, 2)
+    if kind in ("cnf", "iaf", "naf"):  # these are slower
+        side = np.linspace(-6, 6, 151)
+        grid = np.stack(np.meshgrid(side, side, indexing="ij"), -1).reshape(-1, 2)
+    mass = np.exp(model.log_prob(grid.astype(np.float32))).astype(float).sum() * (side[1] - side[0]) ** 2
+    assert mass == pytest.approx(1.0, abs=1e-3)
+    back = model.decode(model.encode(MOONS))
+    assert np.abs(back - MOONS).max() < (1e-4 if kind == "cnf" else 1e-8)
+    found = model.likelihood(MOONS)
+    assert (found.kind, found.bound, found.measure) == ("ode" if kind == "cnf" else "exact", "exact", "density")
+
+
+@pytest.mark.parametrize("columns", [None, {0: "positive", 1: (0.0, 1.0)}])
+def test_log_prob_is_the_change_of_variables(columns: Any) -> None:
+    X = np.stack([RNG.exponential(size=200), RNG.beta(2, 3, size=200)], 1)
+    model = fitted("nsf", X, columns=columns)
+    rows = X[:4]
+
+    def encode(x: torch.Tensor) -> torch.Tensor:
+        network = model._network(x)
+        return network.encode(model._rows_ready(x, network)[0])[0]
+
+    for row, found in zip(torch.from_numpy(rows), model.log_prob(rows), strict=True):
+        jacobian = torch.autograd.functional.jacobian(encode, row[None])[0, :, 0]
+        z = encode(row[None])[0]
+        expected = -0.5 * (z.square() + np.log(2 * np.pi)).sum() + torch.linalg.slogdet(jacobian).logabsdet
+        assert float(found) == pytest.approx(float(expected.detach()), abs=1e-8)
+    step = 1e-6
+    score = model.grad_log_prob(rows)
+    for j in range(2):
+        move = step * np.eye(2)[j]
+        slope = (model.log_prob(rows + move) - model.log_prob(rows - move)) / (2 * step)
+        assert np.allclose(score[:, j], slope, rtol=1e-4, atol=1e-5)
+
+
+def test_a_bounded_density_integrates_to_one_over_its_range() -> None:
+    X = np.stack([RNG.exponential(size=500), RNG.beta(2, 3, size=500)], 1)
+    model = fitted("nsf", X, steps=100, columns={0: "positive", 1: (0.0, 1.0)})
+    drawn = model.sample(2000, seed=0)
+    assert (drawn[:, 0] > 0).all()
+    assert ((drawn[:, 1] > 0) & (drawn[:, 1] < 1)).all()
+    # by quadrature in log x and in x: mass beyond the ends is below 1e-4
+    logs, inner = np.linspace(-14, 5, 700), (np.arange(300) + 0.5) / 300
+    grid = np.stack(np.meshgrid(np.exp(logs), inner, indexing="ij"), -1).reshape(-1, 2)
+    values = np.exp(model.log_prob(grid)) * grid[:, 0]
+    assert values.sum() * (logs[1] - logs[0]) / 300 == pytest.approx(1.0, abs=2e-3)
+
+
+def test_codes_of_samples_are_standard_normal() -> None:
+    model = fitted("maf", steps=100)
+    codes = model.encode(model.sample(4000, seed=1))
+    error = 1 / np.sqrt(4000)
+    assert np.abs(codes.mean(0)).max() < 4 * error
+    assert np.abs(codes.var(0) - 1).max() < 4 * error * np.sqrt(2)
+    assert abs(np.corrcoef(codes.T)[0, 1]) < 4 * error
+
+
+def test_the_continuous_kind_is_the_continuous_flow() -> None:
+    model = fitted("cnf", steps=5)
+    other = benthic.ContinuousFlow((16,), trainer={"steps": 1}, random_state=0).fit(MOONS)
+    other.network_, other.scales_ = model.network_.transform.network, model.scales_
+    assert np.allclose(other.log_prob(MOONS), model.log_prob(MOONS), atol=1e-9)
+
+
+# -- grids -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dequantize", ["uniform", "variational"])
+def test_masses_of_a_discrete_table_sum_to_one(dequantize: str) -> None:
+    pandas = pytest.importorskip("pandas")
+    c = RNG.choice(["x", "y", "z"], 400, p=[0.5, 0.3, 0.2])
+    frame = pandas.DataFrame({"c": c, "b": (RNG.random(400) < 0.2) | (c == "z")})
+    model = fitted("nsf", frame, steps=200, dequantize=dequantize)
+    cells = pandas.DataFrame({"c": np.repeat(["x", "y", "z"], 2), "b": [False, True] * 3})
+    found = model.likelihood(cells, "importance(1000)")
+    assert (found.measure, found.bound) == ("mass", "lower")
+    # rows share their noise, so errors add up
+    assert np.exp(found.value).sum() == pytest.approx(1.0, abs=4 * (np.exp(found.value) * found.stderr).sum() + 1e-3)
+    assert (model.likelihood(cells, "elbo(1000)").value <= found.value + 1e-9).all()
+    shares = frame.groupby(["c", "b"]).size().reindex(pandas.MultiIndex.from_frame(cells), fill_value=0) / 400
+    assert np.abs(np.exp(found.value) - shares.to_numpy()).max() < 0.08
+    drawn = model.sample(50, seed=0)
+    assert set(drawn["c"]) <= {"x", "y", "z"}
+    assert (model.reconstruct(frame) == frame).all().all()
+    assert not hasattr(model, "log_prob")
+
+
+def test_mixed_columns_are_filled_and_come_back(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    c = RNG.choice(["x", "y"], 300)
+    frame = pandas.DataFrame({"a": RNG.normal(size=300) + 6 * (c == "x"), "n": RNG.poisson(3, 300), "c": c})
+    model = fitted("nsf", frame, steps=200)
+    assert model.likelihood(frame).measure == "density"
+    gaps = pandas.DataFrame({"a": [6.0, 0.0, np.nan], "n": [3, 2, 4], "c": [None, None, "x"]})
+    filled = model.impute(gaps)
+    assert filled["c"].tolist()[:2] == ["x", "y"]
+    assert abs(filled["a"][2] - 6) < 1.0
+    drawn = model.sample(200, seed=0)
+    assert (drawn["n"] == drawn["n"].round()).all()
+    loaded = benthic.load(model.save(tmp_path / "flow.safetensors"))
+    assert np.array_equal(loaded.likelihood(frame).value, model.likelihood(frame).value)
+
+
+@pytest.mark.parametrize(("kind", "dequantize"), [("glow", "uniform"), ("nsf_coupling", "variational")])
+def test_pictures(kind: str, dequantize: str, tmp_path: Path) -> None:
+    from sklearn.datasets import load_digits
+
+    pictures = load_digits().images[:200, None].astype(np.float32)
+    settings = {"transforms": 1, "channels": 8, "levels": 17, "dequantize": dequantize}
+    model = fitted(kind, pictures, steps=20, **settings)
+    found = model.likelihood(pictures[:20])
+    assert (found.kind, found.measure) == ("elbo", "mass")
+    assert -found.mean() / 64 / np.log(2) < np.log2(17)  # bits a pixel: better than no model
+    assert (model.likelihood(pictures[:20], "importance(16)").value >= found.value - 1e-4).all()
+    assert np.array_equal(model.reconstruct(pictures[:20]), pictures[:20])
+    drawn = model.sample(3, seed=0)
+    assert drawn.shape == (3, 1, 8, 8)
+    assert set(np.unique(drawn)) <= set(range(17))
+    loaded = benthic.load(model.save(tmp_path / "flow.safetensors"))
+    assert np.array_equal(loaded.sample(3, seed=0), drawn)
+    with pytest.raises(InvalidInput, match=r"lies on the grid 0, 1, ..., 16, but X has 0\.5"):
+        model.likelihood(np.full((1, 1, 8, 8), 0.5, np.float32))
+
+
+# -- gaps ------------------------------------------------------------------------------------------------
+
+
+def test_gaps_of_a_gaussian_have_its_conditional_law() -> None:
+    model = gaussian_flow()
+    direct = torch.distributions.MultivariateNormal(torch.zeros(3).double(), torch.from_numpy(COVARIANCE))
+    rows = RNG.normal(size=(5, 3))
+    assert np.allclose(model.log_prob(rows), direct.log_prob(torch.from_numpy(rows)).numpy(), atol=1e-5)
+    known = np.array([[1.5, np.nan, np.nan]])
+    drawn = model.sample(1500, given=known, seed=0)
+    assert (drawn[:, 0] == 1.5).all()
+    weights = COVARIANCE[1:, 0] / COVARIANCE[0, 0]
+    mean, covariance = 1.5 * weights, COVARIANCE[1:, 1:] - np.outer(weights, COVARIANCE[0, 1:])
+    error = np.sqrt(np.diag(covariance) / 1500)
+    assert (np.abs(drawn[:, 1:].mean(0) - mean) < 4 * error).all()
+    # a variance has a relative error of sqrt(2 / n), a covariance no more
+    assert np.abs(np.cov(drawn[:, 1:].T) - covariance).max() < 4 * covariance.max() * np.sqrt(2 / 1500)
+    filled = model.impute(np.repeat(known, 40, 0))[:, 1:]
+    assert np.abs(filled.mean(0) - mean).max() < 0.15
+
+
+def test_moves_of_codes_keep_the_conditional_law() -> None:
+    torch.manual_seed(0)
+    root = torch.linalg.cholesky(torch.from_numpy(COVARIANCE))
+    law = torch.distributions.MultivariateNormal(torch.zeros(3).double(), torch.from_numpy(COVARIANCE))
+    log = float(root.diagonal().log().sum())
+    n, value = 4000, 1.5
+    weights = COVARIANCE[1:, 0] / COVARIANCE[0, 0]
+    covariance = COVARIANCE[1:, 1:] - np.outer(weights, COVARIANCE[0, 1:])
+    rest = torch.from_numpy(np.random.default_rng(1).multivariate_normal(value * weights, covariance, size=n))
+    rows = torch.cat([torch.full((n, 1), value).double(), rest], 1)
+    known = rows.clone()
+    known[:, 1:] = torch.nan
+    moves = LatentMoves(
+        known,
+        lambda y: (torch.linalg.solve_triangular(root, y.T, upper=False).T, torch.full((len(y),), -log).double()),
+        lambda z: (z @ root.T, torch.full((len(z),), log).double()),
+        law.log_prob,
+        torch.Generator().manual_seed(0),
+    )
+    state, logs = rows[None], law.log_prob(rows)[None]
+    for _ in range(30):
+        state, logs = moves(state, logs)
+    moved = (state[0, :, 1:] != rest).any(1)
+    assert float(moved.double().mean()) > 0.9
+    assert torch.allclose(logs[0], law.log_prob(state[0]))
+    found = state[0, :, 1:].numpy()
+    assert (np.abs(found.mean(0) - value * weights) < 4 * np.sqrt(np.diag(covariance) / n)).all()
+    assert np.abs(np.cov(found.T) - covariance).max() < 4 * covariance.max() * np.sqrt(2 / n)
+
+
+# -- conditions ------------------------------------------------------------------------------------------
+
+
+def test_a_flow_given_labels() -> None:
+    y = np.repeat(["low", "high"], [100, 200])
+    X = RNG.normal(size=(300, 2)) + np.where(y == "high", 6.0, 0.0)[:, None]
+    model = fitted("maf", X, y, steps=150, condition="labels")
+    assert model.sample(300, given="high", seed=0).mean() > 4.5
+    parts = [model.log_prob(X, given=str(name)) + np.log(np.mean(y == name)) for name in model.classes_]
+    assert np.allclose(model.log_prob(X), np.logaddexp(*parts), atol=1e-10)
+    assert model.score(X, y) > model.score(X)
+    assert np.allclose(model.decode(model.encode(X, given=y), given=y), X, atol=1e-8)
+    filled = model.impute(np.array([[6.0, np.nan], [0.0, np.nan]]))
+    assert filled[0, 1] > 3.5
+    assert filled[1, 1] < 2.5
+    assert model.impute(np.array([[6.0, np.nan]]), given="low")[0, 1] < filled[0, 1]
+    assert model.anomaly(X[:1], given="high")[0] > model.anomaly(X[:1], given="low")[0]
+    with pytest.raises(InvalidInput, match="'mid', which fit has not seen"):
+        model.sample(1, given="mid")
+
+
+def test_a_flow_given_vectors() -> None:
+    c = RNG.normal(size=(300, 1))
+    X = np.concatenate([3 * c, -c], 1) + 0.3 * RNG.normal(size=(300, 2))
+    model = fitted("nsf", X, c, steps=200, condition="vectors")
+    assert np.allclose(model.sample(300, given=[1.0], seed=0).mean(0), [3, -1], atol=0.5)
+    assert model.likelihood(X, given=c).mean() > fitted("nsf", X, steps=200).score(X) + 0.5
+    with pytest.raises(InvalidInput, match="needs them here too"):
+        model.likelihood(X)
+
+
+# -- bad input -------------------------------------------------------------------------------------------
+
+
+def test_bad_input_is_refused() -> None:
+    X = np.array([[0.5, 1.0], [-0.5, 2.0], [0.1, 3.0]] * 5)
+    with pytest.raises(InvalidInput, match="column 0 is declared positive, and the logarithm of it does not exist"):
+        fitted("nsf", X, columns={0: "positive"})
+    with pytest.raises(InvalidInput, match="between 0 and 1, but X has"):
+        fitted("nsf", X, columns={0: (0, 1)})
+    with pytest.raises(InvalidInput, match="names 7, which is no column"):
+        fitted("nsf", X, columns={7: "real"})
+    with pytest.raises(InvalidInput, match="low < high"):
+        fitted("nsf", X, columns={0: (1, 1)})
+    with pytest.raises(InvalidInput, match="kind 'nfs' is unknown"):
+        fitted("nfs", X)
+    with pytest.raises(InvalidInput, match="cnf.*takes no condition"):
+        fitted("cnf", X, np.arange(15) % 2, condition="labels")
+    with pytest.raises(InvalidInput, match="can be halved 0 times"):
+        fitted("glow", np.zeros((4, 1, 7, 7), np.float32))
+    with pytest.raises(InvalidInput, match="needs y"):
+        fitted("nsf", X, condition="labels")
+    with pytest.raises(InvalidInput, match="2 to 500 bins|bins is"):
+        fitted("nsf", X, bins=1)
+    model = fitted("nsf", X)
+    with pytest.raises(InvalidInput, match="fitted without"):
+        model.likelihood(X, given="a")
+    with pytest.raises(InvalidInput, match="method 'elbo' is unknown"):
+        model.likelihood(X, "elbo")
+
+
+def test_a_discrete_column_is_read_from_the_data() -> None:
+    X = np.stack([RNG.integers(0, 9, 300) * 0.25 - 1, RNG.normal(size=300)], 1)
+    model = fitted("nsf", X, columns={0: "discrete"}, steps=100)
+    assert model.columns_.step[0] == pytest.approx(0.25)
+    drawn = model.sample(200, seed=0)[:, 0]
+    assert np.allclose(drawn * 4, np.round(drawn * 4))
+    # log-mass of a column of 9 equally probable values, and the entropy of a normal
+    assert model.score(X) == pytest.approx(-np.log(9) - 0.5 * np.log(2 * np.pi * np.e), abs=0.35)
+
+
+def test_words_and_pictures() -> None:
+    model = fitted("nsf")
+    assert "nsf" in model.summary()
+    assert len(model.plot().axes) >= 1
+    assert len(fitted("maf", RNG.normal(size=(100, 3)), steps=3).plot().axes) >= 1
+    assert model.capturable
+    assert not benthic.NormalizingFlow("residual").capturable

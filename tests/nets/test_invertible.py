@@ -1,0 +1,283 @@
+"""Invertible maps: inverses, log-determinants against autograd, masks, composition, bad input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from benthic.base.errors import InvalidInput
+from benthic.nets.invertible import (
+    ActNorm,
+    AffineLaw,
+    Chain,
+    Coupling,
+    Flatten,
+    ImageCoupling,
+    InverseAutoregressive,
+    Inverted,
+    LULinear,
+    MaskedAutoregressive,
+    MultiScale,
+    Permutation,
+    Planar,
+    Radial,
+    Residual,
+    Reversal,
+    Shuffle,
+    SigmoidLaw,
+    SplineLaw,
+    Squeeze,
+    Transform,
+    Unflatten,
+)
+
+pytestmark = pytest.mark.spec("N-03")
+
+D, CONTEXT, ROWS = 5, 3, 6
+AFFINE, SPLINE, SIGMOIDS = AffineLaw(), SplineLaw(6, 3.0), SigmoidLaw(4)
+EVENT = (2, 4, 4)
+
+# name: a map of rows (n, 5), given the size of the context
+ROW_MAPS: dict[str, Callable[[int], Transform]] = {
+    "affine coupling": lambda k: Coupling(D, AFFINE, (8,), context=k),
+    "affine coupling, swapped": lambda k: Coupling(D, AFFINE, (8,), context=k, swap=True),
+    "spline coupling": lambda k: Coupling(D, SPLINE, (8,), context=k),
+    "masked affine": lambda k: MaskedAutoregressive(D, AFFINE, (16, 12), "tanh", context=k),
+    "masked spline": lambda k: MaskedAutoregressive(D, SPLINE, (16, 12), "tanh", context=k),
+    "neural autoregressive": lambda k: MaskedAutoregressive(D, SIGMOIDS, (16,), "tanh", context=k),
+    "inverse autoregressive": lambda k: InverseAutoregressive(D, AFFINE, (16,), "tanh", context=k),
+    "inverse spline": lambda k: InverseAutoregressive(D, SPLINE, (16,), context=k),
+    "LU": lambda k: LULinear(D),
+    "actnorm": lambda k: ActNorm(D),
+    "permutation": lambda k: Permutation([3, 1, 4, 0, 2]),
+    "reversal": lambda k: Reversal(D),
+    "shuffle": lambda k: Shuffle(D),
+    "residual": lambda k: Residual(D, (8, 8), context=k),
+    "planar": lambda k: Planar(D, context=k),
+    "radial": lambda k: Radial(D, context=k),
+    "chain": lambda k: Chain(
+        [ActNorm(D), LULinear(D), Coupling(D, SPLINE, (8,), context=k), Inverted(Planar(D, context=k))]
+    ),
+}
+IMAGE_MAPS: dict[str, Callable[[int], Transform]] = {
+    "squeeze": lambda k: Squeeze(),
+    "flatten": lambda k: Flatten(EVENT),
+    "1x1 convolution": lambda k: LULinear(2),
+    "channel actnorm": lambda k: ActNorm(2),
+    "image affine": lambda k: ImageCoupling(2, AFFINE, 6, context=k),
+    "image spline": lambda k: ImageCoupling(2, SPLINE, 6, context=k),
+    "multi-scale": lambda k: MultiScale(
+        [
+            (Chain([Squeeze(), ActNorm(8), LULinear(8), ImageCoupling(8, AFFINE, 6, context=k)]), (8, 2, 2)),
+            (Chain([Squeeze(), ActNorm(16), ImageCoupling(16, SPLINE, 6, context=k)]), (16, 1, 1)),
+        ]
+    ),
+}
+MAPS = {**{n: (m, (D,)) for n, m in ROW_MAPS.items()}, **{n: (m, EVENT) for n, m in IMAGE_MAPS.items()}}
+# bisection, fixed points and the roots of splines leave rounding of some 100 operations on numbers of size 10
+TOLERANCE = 1e-8
+
+
+def built(name: str, context: int) -> tuple[Transform, Tensor, Tensor | None]:
+    """A map with random weights in float64, rows and their context."""
+    torch.manual_seed(0)
+    make, event = MAPS[name]
+    made = make(context).double().eval()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    x = 1.5 * torch.randn(ROWS, *event, dtype=torch.float64)
+    return made, x, torch.randn(ROWS, context, dtype=torch.float64) if context else None
+
+
+def jacobian_logdet(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """log|det| of the Jacobian at one example, by autograd."""
+    found = torch.autograd.functional.jacobian(function, x)
+    return torch.linalg.slogdet(found.reshape(x.numel(), x.numel())).logabsdet
+
+
+@pytest.mark.parametrize("context", [0, CONTEXT])
+@pytest.mark.parametrize("name", MAPS)
+def test_the_log_determinant_is_that_of_autograd_and_the_inverse_inverts(name: str, context: int) -> None:
+    made, x, given = built(name, context)
+    z, log = made(x, given)
+    back, log_back = made.inverse(z, given)
+    assert log.shape == (ROWS,)
+    assert (back - x).abs().max() < TOLERANCE
+    assert (log + log_back).abs().max() < TOLERANCE
+    for i in range(2):
+        c = None if given is None else given[i : i + 1]
+        exact = jacobian_logdet(lambda row, c=c: made(row, c)[0], x[i : i + 1])
+        assert abs(float((log[i] - exact).detach())) < TOLERANCE
+        exact = jacobian_logdet(lambda row, c=c: made.inverse(row, c)[0], z[i : i + 1].detach())
+        assert abs(float((log_back[i] - exact).detach())) < TOLERANCE
+
+
+@pytest.mark.parametrize("name", [n for n in MAPS if n not in ("permutation", "reversal", "shuffle")])
+def test_gradients_of_both_ways_are_those_of_differences(name: str) -> None:
+    made, x, given = built(name, CONTEXT)
+    parameters = [p for p in made.parameters() if p.numel()][:2]
+    z = made(x, given)[0].detach()
+    for way, at in ((made, x), (made.inverse, z)):
+        leaf = at.clone().requires_grad_()
+
+        def objective(way=way, leaf=leaf) -> Tensor:
+            out, log = way(leaf, given)
+            return (out * torch.linspace(0.5, 1.5, out[0].numel()).reshape(out[0].shape)).sum() + log.cos().sum()
+
+        gradients = torch.autograd.grad(objective(), [leaf, *parameters], allow_unused=True)
+        for target, gradient in zip([leaf, *parameters], gradients, strict=True):
+            if gradient is None:
+                continue
+            place = int(gradient.abs().argmax())
+            flat = target.data.view(-1)
+            kept, step = float(flat[place]), 1e-7
+            sides = []
+            for sign in (1, -1):
+                flat[place] = kept + sign * step
+                sides.append(float(objective().detach()))
+            flat[place] = kept
+            # central differences: an error of order step², with third derivatives below some thousand
+            assert (sides[0] - sides[1]) / (2 * step) == pytest.approx(float(gradient.reshape(-1)[place]), rel=1e-4)
+
+
+@pytest.mark.parametrize("context", [0, CONTEXT])
+@pytest.mark.parametrize("name", ["masked affine", "masked spline", "neural autoregressive"])
+def test_masks_are_autoregressive(name: str, context: int) -> None:
+    made, x, given = built(name, context)
+    row, c = x[:1], None if given is None else given[:1]
+    raw = torch.autograd.functional.jacobian(lambda r: made.network(r, c)[0], row)[:, :, 0]  # (d, outputs, d)
+    depends = raw.abs().amax(1) > 0
+    assert torch.equal(depends, torch.ones(D, D, dtype=torch.bool).tril(-1))
+    jacobian = torch.autograd.functional.jacobian(lambda r: made(r, c)[0][0], row)[:, 0]
+    assert torch.equal(jacobian.triu(1), torch.zeros(D, D, dtype=torch.float64))
+    if given is not None:
+        first = torch.autograd.functional.jacobian(lambda c: made.network(row, c)[0, 0], c)
+        assert first.abs().max() > 0  # even the first column sees the context
+
+
+def test_sampling_column_by_column_computes_what_full_passes_do() -> None:
+    made, x, given = built("masked spline", CONTEXT)
+    z, _ = made(x, given)
+    quick, log = made.inverse(z, given)
+    slow, slow_log = made._by_passes(z, given)
+    assert torch.allclose(quick, slow, atol=1e-10)
+    assert torch.allclose(log, slow_log, atol=1e-10)
+
+
+@pytest.mark.parametrize("bins", [2, 8])
+def test_the_compiled_spline_is_the_plain_one_with_its_gradients(bins: int) -> None:
+    from benthic.nets.invertible import rational_quadratic
+
+    torch.manual_seed(bins)
+    x = torch.cat([4 * torch.randn(200, dtype=torch.float64), torch.tensor([5.0, -5.0, 0.0], dtype=torch.float64)])
+    raw = 3 * torch.randn(203, 3 * bins - 1, dtype=torch.float64)
+    raw[0] = 900.0  # exponentials overflow here
+    raw[1, 0] = -900.0
+    found = []
+    for fused in (True, False):
+        leaves = [x.clone().requires_grad_(), raw.clone().requires_grad_()]
+        y, log = rational_quadratic(*leaves, fused=fused)
+        found.append((y.detach(), log.detach(), *torch.autograd.grad((y.sin() + log.cos()).sum(), leaves)))
+    for a, b in zip(*found, strict=True):
+        assert (a - b).abs().max() < 1e-8 * (1 + b.abs().max())
+    y, log = found[0][:2]
+    for fused in (True, False):
+        back, log_back = rational_quadratic(y, raw, inverse=True, fused=fused)
+        assert (back - x)[2:].abs().max() < 1e-8
+        assert (log + log_back)[2:].abs().max() < 1e-7
+
+
+def test_the_compiled_spline_shares_its_work_among_threads() -> None:
+    from benthic.nets.invertible import rational_quadratic
+
+    x, raw = torch.randn(20_000), torch.randn(20_000, 23)
+    kept = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        two = rational_quadratic(x, raw)
+        torch.set_num_threads(1)
+        one = rational_quadratic(x, raw)
+    finally:
+        torch.set_num_threads(kept)
+    assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
+
+
+def test_actnorm_begins_where_the_data_say() -> None:
+    x = torch.randn(500, 3) * torch.tensor([1.0, 5.0, 0.0]) + torch.tensor([0.0, 7.0, 2.0])
+    z = ActNorm(3).begin(x)
+    assert z.mean(0).abs().max() < 1e-5
+    assert torch.allclose(z.std(0, unbiased=False), torch.tensor([1.0, 1.0, 0.0]), atol=1e-4)
+    chain = Chain([LULinear(3), ActNorm(3)])
+    assert chain.begin(x).std(0, unbiased=False)[:2].sub(1).abs().max() < 1e-3
+
+
+def test_russian_roulette_is_unbiased() -> None:
+    torch.manual_seed(0)
+    made = Residual(3, (16,), logdet="roulette", terms=3).double()
+    with torch.no_grad():
+        made.steepness.fill_(2.0)
+    x = torch.randn(1, 3, dtype=torch.float64)
+    exact = float(made.eval()(x)[1].detach())
+    made.train()
+    with torch.no_grad():
+        draws = torch.stack([made(x.expand(200, -1))[1] for _ in range(100)]).mean(1)
+    error = float(draws.std()) / 10
+    assert error < 0.05
+    assert abs(float(draws.mean()) - exact) < 4 * error  # four standard errors, by seeds
+
+
+def test_residual_layers_contract_in_evaluation_whatever_their_weights() -> None:
+    made, x, _ = built("residual", 0)
+    with torch.no_grad():
+        for layer in made.layers:
+            layer.weight.mul_(50.0)
+    for layer in made.layers:
+        assert float(torch.linalg.matrix_norm(layer.scaled().detach(), 2)) <= 0.97 + 1e-12
+    z, _ = made(x)
+    assert (made.inverse(z)[0] - x).abs().max() < 1e-8
+
+
+def test_lu_is_the_matrix_it_was_given() -> None:
+    matrix = torch.tensor([[0.0, 2.0, 1.0], [1.0, 0.0, 0.0], [0.0, -1.0, 3.0]], dtype=torch.float64)
+    made = LULinear(3, matrix)
+    assert torch.allclose(made.matrix(), matrix)
+    log = made(torch.zeros(1, 3, dtype=torch.float64))[1].detach()
+    assert float(log) == pytest.approx(np.log(abs(np.linalg.det(matrix))))
+
+
+def test_unflatten_is_the_other_way_of_flatten() -> None:
+    x = torch.randn(2, 32)
+    assert torch.equal(Flatten(EVENT)(Unflatten(EVENT)(x)[0])[0], x)
+
+
+def test_bad_input_is_refused() -> None:
+    from benthic.nets.invertible import MaskedMLP
+    from benthic.nets.invertible.autoregressive import masks_of
+    from benthic.nets.invertible.laws import law_of
+
+    with pytest.raises(InvalidInput, match="singular"):
+        LULinear(2, torch.tensor([[1.0, 2.0], [2.0, 4.0]]))
+    with pytest.raises(InvalidInput, match="singular"):
+        Permutation([0, 0, 1])
+    masks = masks_of(2, [4], 1)
+    masks[0][:, 1], masks[1][:] = True, True
+    masks[0][:, 0] = False
+    with pytest.raises(InvalidInput, match="break autoregression: the parameters of column 0 depend on column 1"):
+        MaskedMLP(2, 1, [4], masks=masks)
+    with pytest.raises(InvalidInput, match="3 channels have no two halves"):
+        ImageCoupling(3, AFFINE)
+    with pytest.raises(InvalidInput, match="both sides must be even"):
+        Squeeze()(torch.zeros(1, 1, 7, 8))
+    with pytest.raises(InvalidInput, match="at one or above singular"):
+        Residual(2, bound=1.0)
+    with pytest.raises(InvalidInput, match="built for 2"):
+        MaskedAutoregressive(2, AFFINE, context=2)(torch.zeros(1, 2))
+    with pytest.raises(InvalidInput, match="did you mean 'spline'|use affine, spline"):
+        law_of("splin")
+    with pytest.raises(InvalidInput, match="have no two halves"):
+        MultiScale([(Squeeze(), (3, 2, 2)), (Squeeze(), (4, 1, 1))])
