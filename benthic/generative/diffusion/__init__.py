@@ -32,7 +32,6 @@ _EXPORTS = {
     "Heun": "benthic.generative.diffusion.solvers",
     "ODE": "benthic.generative.diffusion.solvers",
     "Path": "benthic.generative.diffusion.sampling",
-    "PoissonPath": "benthic.generative.poisson.path",
     "PredictorCorrector": "benthic.generative.diffusion.solvers",
     "Process": "benthic.generative.diffusion.process",
     "SampleError": "benthic.generative.diffusion.solvers.base",

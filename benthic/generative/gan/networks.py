@@ -16,6 +16,7 @@ from benthic.base.errors import InvalidInput
 from benthic.base.seeds import forked
 from benthic.generative.gan.losses import LossPair
 from benthic.nets.activations import activation
+from benthic.nets.evaluate import dry_run
 from benthic.nets.mlp import MLP, initialize
 from benthic.nets.spectral import SpectralLinear
 
@@ -76,7 +77,7 @@ class OwnGenerator(nn.Module):
     def __init__(self, module: nn.Module, codes: int, width: int) -> None:
         super().__init__()
         self.body = copy.deepcopy(module)
-        found = _tried(self.body, (2, codes), "generator")
+        found = dry_run(self.body, (2, codes), "generator")
         if found.flatten(1).shape[1] != width:
             raise InvalidInput(
                 f"the generator gives {found.flatten(1).shape[1]} numbers for each code; the data have {width}"
@@ -94,7 +95,7 @@ class OwnCritic(nn.Module):
     def __init__(self, module: nn.Module, event: tuple[int, ...]) -> None:
         super().__init__()
         self.body, self.event = copy.deepcopy(module), event
-        found = _tried(self.body, (2, *event), "critic")
+        found = dry_run(self.body, (2, *event), "critic")
         if len(found) != 2:
             raise InvalidInput(f"the critic gives {len(found)} outputs for 2 examples; it needs one a row")
 
@@ -102,22 +103,6 @@ class OwnCritic(nn.Module):
         """Outputs of flat rows (n, width)."""
         scores: Tensor = self.body(rows.reshape(-1, *self.event))
         return scores
-
-
-@torch.no_grad()
-def _tried(module: nn.Module, shape: tuple[int, ...], what: str) -> Tensor:
-    like = next(module.parameters(), torch.zeros(()))
-    training = module.training
-    try:
-        found = module.eval()(torch.zeros(shape, dtype=like.dtype, device=like.device))
-    except (RuntimeError, ValueError, TypeError) as error:
-        cause = str(error).splitlines()[0]
-        raise InvalidInput(f"the {what} does not take examples of shape {shape[1:]}: {cause}") from error
-    finally:
-        module.train(training)
-    if not isinstance(found, Tensor):
-        raise InvalidInput(f"the {what} must return one tensor; it returns a {type(found).__name__}")
-    return found
 
 
 def pair_of_modules(network: Any) -> tuple[nn.Module, nn.Module]:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from benthic.base.errors import InvalidInput
 from benthic.nets.conv import ConvDecoder, ConvEncoder, default_channels, padding_of
+from benthic.nets.evaluate import dry_run
 from benthic.nets.mlp import MLP
 
 NETWORKS = ("auto", "mlp", "conv")
@@ -131,7 +132,7 @@ class OwnEncoder(nn.Module):
     def __init__(self, module: nn.Module, event: tuple[int, ...], conditions: int, outputs: int) -> None:
         super().__init__()
         self.body, self.event, self.pixels = copy.deepcopy(module), event, math.prod(event)
-        features = _dry_run(self.body, (2, *event), "encoder").shape[1]
+        features = dry_run(self.body, (2, *event), "encoder").flatten(1).shape[1]
         self.head = nn.Linear(features + conditions, outputs)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -146,27 +147,10 @@ class OwnDecoder(nn.Module):
     def __init__(self, module: nn.Module, inputs: int, outputs: int) -> None:
         super().__init__()
         self.body = copy.deepcopy(module)
-        found = _dry_run(self.body, (2, inputs), "decoder").shape[1]
+        found = dry_run(self.body, (2, inputs), "decoder").flatten(1).shape[1]
         if found != outputs:
             raise InvalidInput(f"the decoder gives {found} numbers for each code; this model needs {outputs}")
 
     def forward(self, z: Tensor) -> Tensor:
         """Codes (..., inputs) to (..., outputs)."""
         return self.body(z.reshape(-1, z.shape[-1])).reshape(*z.shape[:-1], -1)
-
-
-@torch.no_grad()
-def _dry_run(module: nn.Module, shape: tuple[int, ...], what: str) -> Tensor:
-    """Flat outputs for zeros of this shape."""
-    like = next(module.parameters(), torch.zeros(()))
-    training = module.training
-    try:
-        found = module.eval()(torch.zeros(shape, dtype=like.dtype, device=like.device))
-    except (RuntimeError, ValueError, TypeError) as error:
-        cause = str(error).splitlines()[0]
-        raise InvalidInput(f"the {what} does not take examples of shape {shape[1:]}: {cause}") from error
-    finally:
-        module.train(training)
-    if not isinstance(found, Tensor) or len(found) != shape[0]:
-        raise InvalidInput(f"the {what} must return one tensor with a row for each example")
-    return found.flatten(1)

@@ -10,10 +10,10 @@ from benthic.generative.diffusion import (
     AddedNoise,
     CosineVP,
     DiscreteChain,
-    PoissonPath,
     StraightPath,
     SubVP,
 )
+from benthic.generative.poisson import PoissonPath
 
 GAUSSIAN = {
     "vp": VP(),

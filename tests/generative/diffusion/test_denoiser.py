@@ -15,13 +15,13 @@ from benthic.generative.diffusion import (
     Clipped,
     Denoiser,
     Guided,
-    PoissonPath,
     StraightPath,
     convert,
     exact_denoiser,
     network_target,
 )
 from benthic.generative.diffusion.targets import TARGETS
+from benthic.generative.poisson import PoissonPath
 from tests.generative.diffusion.cases import ALL, MIXTURE, inner_times
 
 pytestmark = pytest.mark.spec("N-05")

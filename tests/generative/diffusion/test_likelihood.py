@@ -17,7 +17,6 @@ from benthic.generative.diffusion import (
     CosineVP,
     Denoiser,
     DiscreteChain,
-    PoissonPath,
     StraightPath,
     SubVP,
     bits_per_dim,
@@ -29,6 +28,7 @@ from benthic.generative.diffusion import (
     grad_log_prob,
     log_likelihood,
 )
+from benthic.generative.poisson import PoissonPath
 from tests.generative.diffusion.cases import MIXTURE, NORMAL
 
 pytestmark = pytest.mark.spec("N-06")

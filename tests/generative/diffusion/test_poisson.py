@@ -10,8 +10,8 @@ import torch
 from scipy import integrate, stats
 
 from benthic.base.errors import InvalidInput
-from benthic.generative.diffusion import Denoiser, PoissonPath, exact_denoiser, sample
-from benthic.generative.poisson import empirical_field, hemisphere, hemisphere_prior, perturb
+from benthic.generative.diffusion import Denoiser, exact_denoiser, sample
+from benthic.generative.poisson import PoissonPath, empirical_field, hemisphere, hemisphere_prior, perturb
 from tests.generative.diffusion.cases import LINE
 
 pytestmark = pytest.mark.spec("N-07")

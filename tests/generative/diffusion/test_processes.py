@@ -17,7 +17,6 @@ from benthic.generative.diffusion import (
     VP,
     CosineVP,
     DiscreteChain,
-    PoissonPath,
     StraightPath,
     expand_like,
     process_of,
@@ -25,6 +24,7 @@ from benthic.generative.diffusion import (
 )
 from benthic.generative.diffusion.process import PROCESSES
 from benthic.generative.diffusion.solvers import SAMPLERS
+from benthic.generative.poisson import PoissonPath
 from tests.generative.diffusion.cases import ALL, GAUSSIAN, SMOOTH, inner_times
 
 pytestmark = pytest.mark.spec("N-06")

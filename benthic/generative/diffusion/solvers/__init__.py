@@ -9,23 +9,6 @@ from benthic.generative.diffusion.solvers.multistep import DPMSolver, UniPC
 from benthic.generative.diffusion.solvers.onestep import DDIM, Ancestral, Euler, Heun
 from benthic.generative.diffusion.solvers.stochastic import AnnealedLangevin, EulerMaruyama, PredictorCorrector
 
-__all__ = [
-    "DDIM",
-    "ODE",
-    "SAMPLERS",
-    "AdaptiveSDE",
-    "Ancestral",
-    "AnnealedLangevin",
-    "DPMSolver",
-    "Euler",
-    "EulerMaruyama",
-    "Heun",
-    "PredictorCorrector",
-    "Sampler",
-    "UniPC",
-    "sampler_of",
-]
-
 SAMPLERS: dict[str, Sampler] = {
     "ancestral": Ancestral(),
     "ddim": DDIM(),

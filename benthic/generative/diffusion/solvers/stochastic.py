@@ -58,6 +58,12 @@ class EulerMaruyama(_Stochastic):
         return x - length * drift + math.sqrt(length) * noise * normal(x), None
 
 
+def _check_corrections(sampler: Any) -> None:
+    count = sampler.corrections
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise InvalidInput(f"{type(sampler).__name__}: corrections={count!r}; at least one is needed")
+
+
 @dataclass(frozen=True)
 class PredictorCorrector(_Stochastic):
     r"""A step of the reversed equation, then Langevin steps that bring the points nearer to the law of that time.
@@ -71,8 +77,7 @@ class PredictorCorrector(_Stochastic):
     ratio: float = 0.16
 
     def __post_init__(self) -> None:
-        if isinstance(self.corrections, bool) or not isinstance(self.corrections, int) or self.corrections < 1:
-            raise InvalidInput(f"PredictorCorrector: corrections={self.corrections!r}; at least one is needed")
+        _check_corrections(self)
         if not 0 < self.ratio < 1:
             raise InvalidInput(f"PredictorCorrector: ratio={self.ratio}; it lies between 0 and 1, for example 0.16")
 
@@ -102,8 +107,7 @@ class AnnealedLangevin(_Stochastic):
     step_size: float = 0.1
 
     def __post_init__(self) -> None:
-        if isinstance(self.corrections, bool) or not isinstance(self.corrections, int) or self.corrections < 1:
-            raise InvalidInput(f"AnnealedLangevin: corrections={self.corrections!r}; at least one is needed")
+        _check_corrections(self)
         if not 0 < self.step_size < 2:
             raise InvalidInput(f"AnnealedLangevin: step_size={self.step_size}; it lies between 0 and 2")
 
