@@ -27,6 +27,7 @@ model = benthic.InfoGAN(
     10,
     categories=3,
     continuous=1,
+    continuous_weight=0.2,
     channels=(16, 32),
     penalty=None,
     trainer=benthic.Trainer(steps=700, batch_size=64, lr=2e-3),

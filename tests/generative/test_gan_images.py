@@ -237,7 +237,7 @@ def test_unseen_labels_and_wrong_numbers_of_them(conditional):
 @pytest.fixture(scope="module")
 def informed():
     X, y = bars(400)
-    settings = {"categories": 2, "continuous": 1, "channels": (16, 16)}
+    settings = {"categories": 2, "continuous": 1, "continuous_weight": 1.0, "channels": (16, 16)}
     trainer = {"steps": 400, "batch_size": 32, "lr": 3e-3}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

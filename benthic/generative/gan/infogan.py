@@ -24,7 +24,6 @@ from benthic.training.gradient import GradientLearner
 from benthic.training.intake import Intake
 
 _LOOK = 2048  # draws that the bound is estimated from
-_LEAST, _MOST = math.log(0.1**2), math.log(2.0**2)  # of the variance that continuous codes are told with
 _WORK = 1 << 16
 
 
@@ -37,31 +36,26 @@ class InfoCritic(nn.Module):
     def __init__(self, body: ConvCritic | DenseCritic, categories: Sequence[int], continuous: int) -> None:
         super().__init__()
         self.body, self.categories, self.continuous = body, tuple(categories), continuous
-        self.told = nn.Sequential(
-            nn.Linear(body.features, 128), leaky(), nn.Linear(128, sum(categories) + 2 * continuous)
-        )
+        self.told = nn.Sequential(nn.Linear(body.features, 128), leaky(), nn.Linear(128, sum(categories) + continuous))
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores (n, 1) of rows."""
         scores: Tensor = self.body(x)
         return scores
 
-    def tell(self, x: Tensor) -> tuple[list[Tensor], Tensor, Tensor]:
-        """Logs of the categories' probabilities, one (n, k) for each code; means and log-variances (n, continuous)."""
-        *logits, mean, log_variance = self.told(self.body.describe(x)).split(
-            [*self.categories, self.continuous, self.continuous], 1
-        )
-        return [torch.log_softmax(part, 1) for part in logits], mean, log_variance.clamp(_LEAST, _MOST)
+    def tell(self, x: Tensor) -> tuple[list[Tensor], Tensor]:
+        """Logs of the categories' probabilities, one (n, k) for each code, and means of the numbers (n, continuous)."""
+        *logits, mean = self.told(self.body.describe(x)).split([*self.categories, self.continuous], 1)
+        return [torch.log_softmax(part, 1) for part in logits], mean
 
-    def log_codes(self, x: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
-        """log Q(c|x) of the categorical and of the continuous codes (n, ...) of each row, (n,) each."""
-        logs, mean, log_variance = self.tell(x)
+    def judge_codes(self, x: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
+        """log Q(c|x) of the categorical codes, (n,), and squared errors of the continuous ones, (n, continuous)."""
+        logs, mean = self.tell(x)
         told = codes.split([*self.categories, self.continuous], 1)
         categorical = codes.new_zeros(len(codes))
         for log, part in zip(logs, told, strict=False):
             categorical = categorical + (log * part).sum(1)
-        gap = (told[-1] - mean).square() / log_variance.exp()
-        return categorical, -0.5 * (gap + log_variance + math.log(2 * math.pi)).sum(1)
+        return categorical, (told[-1] - mean).square()
 
 
 class InfoGAN(PictureAdversarialEstimator):
@@ -74,7 +68,8 @@ class InfoGAN(PictureAdversarialEstimator):
     distinct in the data, such as digits, and numbers for what changes smoothly, such as their slant.
 
     latent_dim: numbers of plain noise. categories: how many values the categorical code has, or several such codes.
-    continuous: how many codes are uniform on [-1, 1]; Q tells them as normals with a variance of their own.
+    continuous: how many codes are uniform on [-1, 1]; Q tells them as normals of one variance, so they are learned by
+    their squared errors, whose pull on the generator does not grow as they are told better.
     information_weight: :math:`\lambda` of categories; continuous_weight: that of numbers. The other parameters are
     those of ``DCGAN`` for pictures and ``GAN`` for tables, with the penalty of the latter by default; without it
     (``penalty=None``) the critic of pictures has batch norm, as in the paper.
@@ -206,8 +201,8 @@ class InfoGAN(PictureAdversarialEstimator):
 
     def _untold(self, network: Any, rows: Tensor, codes: Tensor) -> Tensor:
         """What both players want small: the weighted loss of telling the codes of rows."""
-        categorical, continuous = network.critic.log_codes(rows, codes[:, self.latent_dim :])
-        return -(self.information_weight * categorical + self.continuous_weight * continuous).mean()
+        categorical, errors = network.critic.judge_codes(rows, codes[:, self.latent_dim :])
+        return (0.5 * self.continuous_weight * errors.sum(1) - self.information_weight * categorical).mean()
 
     def _critic_terms(
         self, network: Any, batch: Batch, fake: Tensor, real_scores: Tensor, fake_scores: Tensor
@@ -240,9 +235,11 @@ class InfoGAN(PictureAdversarialEstimator):
         training = network.training
         network.eval()
         codes = self._codes(_LOOK, like, generator(0, "information"))
-        categorical, continuous = network.critic.log_codes(network.make(codes), codes[:, self.latent_dim :])
+        categorical, errors = network.critic.judge_codes(network.make(codes), codes[:, self.latent_dim :])
         network.train(training)
-        return float(categorical.mean()) + self._entropy(), float(continuous.mean()) + self.continuous * math.log(2.0)
+        # the best normals around the means: -E log Q is 0.5 log(2 pi e variance) of each number, its entropy log 2
+        numbers = math.log(2.0) - 0.5 * (2 * math.pi * math.e * errors.double().mean(0)).log()
+        return float(categorical.mean()) + self._entropy(), float(numbers.sum())
 
     def _look_back(self, look: Batch, kept: Batch, held: bool) -> None:
         super()._look_back(look, kept, held)
@@ -265,7 +262,7 @@ class InfoGAN(PictureAdversarialEstimator):
         network = in_type(self.network_, dtype)
 
         def tell(rows: Tensor) -> Tensor:
-            logs, mean, _ = network.critic.tell(self._inward(rows))
+            logs, mean = network.critic.tell(self._inward(rows))
             return torch.cat([*(log.exp() for log in logs), mean.clamp(-1.0, 1.0)], 1)
 
         found = in_blocks(tell, X.detach().to(device_of(network), dtype))
