@@ -41,7 +41,7 @@ from benthic.training.trainer import Trainer
 _AVERAGED = 0.05  # share of a run over which weights are averaged, where the trainer does not say
 _CURVE_ROWS, _CURVE_LEVELS = 32, 12
 _PICTURE_BATCH = 32  # pictures of one update, and how many updates there are, where the trainer does not say
-_PICTURE_STEPS, _PICTURE_EPOCHS = 1600, 200
+_PICTURE_STEPS, _PICTURE_EPOCHS = 1300, 200
 
 
 @dataclass(frozen=True)
