@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from benthic.base.errors import InvalidInput
+from benthic.base.validation import speaking
 
 if TYPE_CHECKING:
     from benthic.base.capabilities import HasDensity as _Host
@@ -16,7 +18,10 @@ else:
 
 
 class Uses(_Host):
-    """Adds ``impute`` and ``anomaly``; a subclass gives ``_impute(X)`` for rows with NaN."""
+    """Adds ``impute`` and ``anomaly``; a subclass gives ``_impute(X)`` for rows with NaN.
+
+    One that gives ``_fill(X, noise)`` with a ``draw`` of the gaps also has ``_draw_gaps`` for its ``sample``.
+    """
 
     def _impute(self, X: Tensor) -> Tensor:
         raise NotImplementedError
@@ -29,6 +34,15 @@ class Uses(_Host):
             return self._data_out(tensor, origin)
         filled = self._impute(tensor).to(tensor)
         return self._data_out(torch.where(gaps, filled, tensor), origin)
+
+    def _draw_gaps(self, given: Any, n: int, noise: torch.Generator) -> Any:
+        """``n`` rows like ``given`` (one or ``n``), their gaps drawn given the rest by ``_fill(rows, noise).draw``."""
+        known, origin = self._arrive(given, "sample", missing=True)
+        with speaking(self, "sample"):
+            known = conditions(known, n)
+        drawn = self._fill(known, noise).draw
+        rows = torch.where(torch.isnan(known), drawn.to(known), known)
+        return self._data_out(rows, replace(origin, index=None))  # new rows have no labels
 
     def anomaly(self, X: Any) -> Any:
         """How strange each row is, (n,): its negative log-likelihood; larger is stranger."""

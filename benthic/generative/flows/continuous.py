@@ -31,7 +31,7 @@ from benthic.training.intake import Intake
 from benthic.training.network import NetworkEstimator, scales_of, training_dtype
 from benthic.training.trainer import Trainer
 from benthic.uses.latent import Filled
-from benthic.uses.verbs import Uses, conditions
+from benthic.uses.verbs import Uses
 
 DIVERGENCES = ("auto", "exact", "hutchinson")
 CONTROLLED = ("bogacki_shampine", "dormand_prince", "tsitouras", "heun")  # know their own error
@@ -238,12 +238,7 @@ class ContinuousFlow(Uses, Encodes, Samples, HasExactDensity, NetworkEstimator):
         self._check_draws(n)
         noise = generator(self._sampling_seed(seed), "sample")
         if given is not None:
-            known, origin = self._arrive(given, "sample", missing=True)
-            with speaking(self, "sample"):
-                known = conditions(known, n)
-            drawn = self._fill(known, noise).draw
-            rows = torch.where(torch.isnan(known), drawn.to(known), known)
-            return self._data_out(rows, replace(origin, index=None))  # new rows have no labels
+            return self._draw_gaps(given, n, noise)
         return self._data_out(self._draw(n, noise))
 
     def _draw(self, n: int, noise: torch.Generator) -> Tensor:

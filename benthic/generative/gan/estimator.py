@@ -46,7 +46,7 @@ from benthic.training.intake import Intake, Prepare
 from benthic.training.network import NetworkEstimator, scales_of, training_dtype
 from benthic.training.trainer import Trainer
 from benthic.uses.latent import Filled
-from benthic.uses.verbs import Uses, conditions
+from benthic.uses.verbs import Uses
 
 GAMES = ("alternating", "simultaneous", "extragradient", "optimistic")
 _HELD, _MOST_HELD, _LEAST_ROWS = 0.05, 500, 100  # share and number of rows kept from training, from so many rows on
@@ -406,12 +406,7 @@ class AdversarialEstimator(Uses, Encodes, Samples, HasDensity, NetworkEstimator)
         self._check_draws(n)
         noise = generator(self._sampling_seed(seed), "sample")
         if given is not None:
-            known, origin = self._arrive(given, "sample", missing=True)
-            with speaking(self, "sample"):
-                known = conditions(known, n)
-            drawn = self._fill(known, noise).draw
-            rows = torch.where(torch.isnan(known), drawn.to(known), known)
-            return self._data_out(rows, replace(origin, index=None))  # new rows have no labels
+            return self._draw_gaps(given, n, noise)
         return self._data_out(self._outward(self._make(n, noise)))
 
     def _make(self, n: int, noise: torch.Generator) -> Tensor:

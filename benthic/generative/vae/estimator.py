@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,7 @@ from benthic.training.estimator import Session
 from benthic.training.intake import Intake, Prepare
 from benthic.training.network import NetworkEstimator, scales_of, training_dtype
 from benthic.uses.latent import Filled, fill
-from benthic.uses.verbs import Uses, conditions
+from benthic.uses.verbs import Uses
 
 POSTERIORS = ("diagonal", "full", "flow", "von_mises_fisher")
 PRIORS = ("normal", "mixture", "vamp", "flow")
@@ -277,12 +276,7 @@ class VariationalEstimator(Uses, Encodes, Samples, HasDensity, NetworkEstimator)
         """``n`` new examples; given: rows with NaN (one or ``n``) whose gaps are drawn given the rest."""
         noise = generator(self._sampling_seed(seed), "sample")
         if given is not None:
-            known, origin = self._arrive(given, "sample", missing=True)
-            with speaking(self, "sample"):
-                known = conditions(known, n)
-            drawn = self._fill(known, noise).draw
-            rows = torch.where(torch.isnan(known), drawn.to(known), known)
-            return self._data_out(rows, replace(origin, index=None))  # new rows have no labels
+            return self._draw_gaps(given, n, noise)
         self._check_draws(n)
         network = self._network_for_output()
         return self._data_out(self.scales_.inverse(network.emit(network.draw_codes(n, noise), noise)))

@@ -13,13 +13,13 @@ from torch.nn import functional as F
 
 from benthic.base.errors import InvalidInput
 from benthic.nets.invertible.transform import Transform
+from benthic.nets.spectral import Singular
 
 LOGDETS = ("exact", "roulette")
 _SWISH = 1.1  # the steepest slope of x sigmoid(x) is just below
-_WARM = 20  # rounds of power iteration when a layer is made
 
 
-class SpectralLinear(nn.Module):
+class BoundedLinear(nn.Module):
     r"""A linear layer whose largest singular value is at most ``bound``.
 
     .. math:: W \cdot \min(1, c / \sigma(W))
@@ -28,9 +28,6 @@ class SpectralLinear(nn.Module):
     may lag a little; in evaluation it is exact, so that the map is certainly invertible.
     """
 
-    left: Tensor
-    right: Tensor
-
     def __init__(self, inputs: int, outputs: int, bound: float = 0.97) -> None:
         super().__init__()
         self.bound = bound
@@ -38,24 +35,11 @@ class SpectralLinear(nn.Module):
         self.bias = nn.Parameter(torch.zeros(outputs))
         nn.init.orthogonal_(self.weight)
         nn.init.uniform_(self.bias, -0.1, 0.1)
-        self.register_buffer("left", F.normalize(torch.randn(outputs), dim=0))
-        self.register_buffer("right", F.normalize(torch.randn(inputs), dim=0))
-        for _ in range(_WARM):
-            self._turn()
-
-    @torch.no_grad()
-    def _turn(self) -> None:
-        self.right.copy_(F.normalize(self.weight.T @ self.left, dim=0, eps=1e-12))
-        self.left.copy_(F.normalize(self.weight @ self.right, dim=0, eps=1e-12))
+        self.singular = Singular(self.weight.detach())
 
     def scaled(self) -> Tensor:
         """The weight as it is used, (out, in)."""
-        if self.training:
-            self._turn()
-            left, right = self.left.clone(), self.right.clone()
-            sigma = left @ (self.weight @ right)
-        else:
-            sigma = torch.linalg.matrix_norm(self.weight, 2)
+        sigma = self.singular(self.weight) if self.training else torch.linalg.matrix_norm(self.weight, 2)
         return self.weight * (self.bound / sigma.clamp_min(self.bound))
 
 
@@ -88,7 +72,7 @@ class Residual(Transform):
             raise InvalidInput(f"Residual: logdet is {logdet!r}; use 'exact' or 'roulette'")
         self.width, self.logdet, self.terms, self.bound = width, logdet, terms, bound
         sizes = [width, *hidden, width]
-        self.layers: Any = nn.ModuleList([SpectralLinear(a, b, bound) for a, b in pairwise(sizes)])
+        self.layers: Any = nn.ModuleList([BoundedLinear(a, b, bound) for a, b in pairwise(sizes)])
         self.given = nn.Linear(context, sizes[1]) if context else None
         self.steepness = nn.Parameter(torch.full((len(hidden),), 0.5))
 

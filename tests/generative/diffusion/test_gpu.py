@@ -54,10 +54,13 @@ def test_the_loop_does_not_wait(on):
     for name in STEPPED:
         sampler = SAMPLERS[name]
         grid = grid_for(ALL[on], sampler, 6, None, None, True)
-        with torch.no_grad():
-            torch.cuda.set_sync_debug_mode("error")
-            sampler.run(denoiser, grid, x, drawing(stream), Watch(6))
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            with torch.no_grad():
+                made = sampler.run(denoiser, grid, x, drawing(stream), Watch(6))
+        finally:
             torch.cuda.set_sync_debug_mode("default")
+        assert made.shape == x.shape and bool(torch.isfinite(made).all()), name
 
 
 def test_likelihoods_are_those_of_the_cpu():
