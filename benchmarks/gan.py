@@ -19,12 +19,12 @@ TITLE = "GAN and WGAN on 8 and 25 Gaussians, all modes judged, and updates a sec
 ROWS, DRAWS, SEEDS = 20_000, 10_000, 3
 WIDTHS, LATENT, BATCH, RATE, WEIGHT = (128, 128), 8, 256, 1e-3, 0.1
 BETAS = (0.5, 0.9)
-SMALL = {"latent_dim": LATENT, "columns": "modes", "hidden_layer_sizes": (64, 64)}
+SMALL = {"latent_dim": 4, "columns": "modes", "hidden_layer_sizes": (128, 128)}
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
-    "non-saturating + R1": ("GAN", SMALL),
-    "Wasserstein + gradient penalty": ("WGAN", {**SMALL, "critic_steps": 2}),
+    "non-saturating + R1": ("GAN", {**SMALL, "generator_lr": 2e-3, "critic_lr": 4e-3}),
+    "Wasserstein + gradient penalty": ("WGAN", {**SMALL, "generator_lr": 3e-3, "critic_lr": 6e-3, "critic_steps": 2}),
 }
-TRAINER = {"steps": 5000, "lr": 3e-3, "verbose": False}
+TRAINER = {"steps": 10_000, "optimizer": {"name": "adam", "betas": (0.0, 0.9)}, "verbose": False}
 
 
 def grid_of_gaussians(side: int = 5, gap: float = 2.0, noise: float = 0.2) -> Gaussians:

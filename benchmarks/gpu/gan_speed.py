@@ -1,8 +1,8 @@
 """How many updates a second adversarial models make on a GPU through the public ``fit``, beside plain PyTorch.
 
-Run with ``python -m benchmarks.gpu.gan_speed OUT_FOLDER [--quick]``. Pictures of 28 by 28 pixels that lie on the
-device, the same networks, losses and optimizers in both. Rates are of the later steps: a short run is taken off a
-long one.
+Run with ``python -m benchmarks.gpu.gan_speed OUT_FOLDER [--batches 64 256] [--quick]``. Pictures of 28 by 28 pixels
+that lie on the device, the same networks, losses and optimizers in both. Rates are of the later steps: a short run is
+taken off a long one.
 """
 
 from __future__ import annotations
@@ -116,13 +116,14 @@ def main() -> None:
     """Every setting, one line each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
+    parser.add_argument("--batches", type=int, nargs="+", default=[64, 256])
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     X = pictures(500 if given.quick else 60_000)
     results = Results(given.out, "gan_speed")
-    few, many, channels = (12, 36, (4, 8)) if given.quick else (600, 6600, (64, 128))
-    for batch in (32,) if given.quick else (64, 256):
+    few, many, channels = (12, 36, (4, 8)) if given.quick else (300, 3300, (64, 128))
+    for batch in [32] if given.quick else given.batches:
         for name, wasserstein in (("DCGAN", False), ("WGAN-GP", True)):
             kinds: dict[str, Callable[[int], float]] = {
                 "ours": lambda n, b=batch, w=wasserstein: ours(X, b, n, w, channels),

@@ -1,15 +1,15 @@
 """How fast a U-Net of 35.7 million weights trains and samples on a GPU through ``fit`` and ``sample``.
 
-Run with ``python -m benchmarks.gpu.unet_speed OUT.json``. Pictures of 3 x 32 x 32 that lie on the device, batch 512,
-bfloat16, weights averaged. Beside it a bare compiled step on the same network in the channels-last layout, and the same
-uncompiled. Rates of fitting are of the later steps: a short run is taken off a long one. The host's waits for the
-device in the loop of sampling are counted by torch's warnings about them.
+Run with ``python -m benchmarks.gpu.unet_speed OUT.json [--parts fit bare] [--kinds compiled captured] [--quick]``.
+Pictures of 3 x 32 x 32 that lie on the device, batch 512, bfloat16, weights averaged. Beside it a bare step on the same
+network in the channels-last layout, compiled or not. Rates of fitting are of the later steps: a short run is taken off
+a long one. The host's waits for the device in the loop of sampling are counted by torch's warnings about them.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -109,24 +109,43 @@ def _waits(work: Callable[[], Any]) -> int:
     return sum("synchroniz" in str(warning.message) for warning in caught)
 
 
-def main(path: Path, quick: bool = False) -> None:
-    """Every setting, written to one file."""
-    few, many, steps = (5, 15, 10) if quick else (40, 200, 100)
-    X = pictures()
+def main() -> None:
+    """Every setting that is named, written to one file as it is done; what is there already is kept."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--parts", nargs="+", default=["fit", "bare"], choices=["fit", "bare"])
+    parser.add_argument("--kinds", nargs="+", default=["compiled", "captured"], choices=["compiled", "captured"])
+    parser.add_argument("--quick", action="store_true")
+    given = parser.parse_args()
+    few, many, steps = (5, 15, 10) if given.quick else (20, 120, 60)
+    X, found = pictures(), json.loads(given.out.read_text()) if given.out.exists() else {}
     weights = sum(p.numel() for p in UNet.cifar().parameters())
-    found: dict[str, Any] = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "weights": weights}
-    for name, trainer in (("compiled", {"compile": True}), ("captured", {})):
-        rate, fitted = training_rate(X, few, many, **trainer)
-        drawn, waits = sampling_rate(fitted, steps)
-        found[f"fit {name}, images/s"], found[f"sample {name}, evaluations x images/s"] = rate, drawn
-        found[f"sample {name}, waits in the loop"] = waits
-        print(name, round(rate), round(drawn), waits, flush=True)
-    for name, compiled in (("compiled", True), ("eager", False)):
-        trained, passed = bare_rate(X, compiled, steps)
-        found[f"bare step {name}, images/s"], found[f"bare forward {name}, images/s"] = trained, passed
-        print("bare", name, round(trained), round(passed), flush=True)
-    path.write_text(json.dumps(found, indent=1))
+    found.update(device=torch.cuda.get_device_name(), torch=torch.__version__, weights=weights)
+    for kind, part in [(kind, part) for kind in given.kinds for part in given.parts]:
+        begun = time.perf_counter()
+        found.update(through_fit(X, kind, few, many, steps) if part == "fit" else bare(X, kind, steps))
+        found[f"{part} {kind}, seconds in all"] = time.perf_counter() - begun
+        given.out.write_text(json.dumps(found, indent=1))
+        print(json.dumps(found), flush=True)
+
+
+def through_fit(X: Tensor, kind: str, few: int, many: int, steps: int) -> dict[str, float]:
+    """Rates of ``fit`` and ``sample``."""
+    rate, fitted = training_rate(X, few, many, **({"compile": True} if kind == "compiled" else {}))
+    drawn, waits = sampling_rate(fitted, steps)
+    return {
+        f"fit {kind}, images/s": rate,
+        f"sample {kind}, evaluations x images/s": drawn,
+        f"sample {kind}, waits in the loop": waits,
+    }
+
+
+def bare(X: Tensor, kind: str, steps: int) -> dict[str, float]:
+    """Rates of a plain step and a plain forward pass: compiled, or as PyTorch runs them by itself."""
+    trained, passed = bare_rate(X, kind == "compiled", steps)
+    name = "compiled" if kind == "compiled" else "eager"
+    return {f"bare step {name}, images/s": trained, f"bare forward {name}, images/s": passed}
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), quick="--quick" in sys.argv)
+    main()

@@ -66,7 +66,9 @@ def test_steps_are_those_of_the_cpu_also_as_graphs(name):
         round_of(nets[1], made[1], there)
         if step >= 3:
             graph.replay()
-    torch.testing.assert_close(weights(nets[1]), weights(nets[0]), rtol=1e-8, atol=1e-9)
+    # torch's capturable Adam takes 1 - 0.999^step in float32, which is off by up to 6e-5 of itself
+    near = {"rtol": 1e-8, "atol": 1e-9} if name == "optimistic" else {"rtol": 1e-4, "atol": 1e-5}
+    torch.testing.assert_close(weights(nets[1]), weights(nets[0]), **near)
     torch.testing.assert_close(weights(nets[2]), weights(nets[1]), rtol=1e-12, atol=1e-14)
 
 

@@ -22,12 +22,13 @@ class ColumnCode:
 
     A number becomes the mode it belongs to, as zeros and a one, and its place in it,
 
-    .. math:: \alpha = (x - \mu_k) / (4 \sigma_k),
+    .. math:: \alpha = (x - \mu_k) / \sigma_k,
 
     with modes from a mixture of Gaussians whose size is chosen by BIC (mode-specific normalization; Xu et al., 2019,
-    CTGAN). A category or truth value becomes zeros and a one. Where values were missing, to be missing is one more
-    state. Whole numbers come back rounded. Unlike in CTGAN places are not cut off at 1, so coding loses nothing: the
-    activation reaches as far as the data did.
+    CTGAN, who divide by four times as much, with which a critic sees the width of modes too late). A category or truth
+    value becomes zeros and a one. Where values were missing, to be missing is one more state. Whole numbers come back
+    rounded. Unlike in CTGAN places are not cut off, so coding loses nothing: the activation reaches as far as the data
+    did.
 
     max_modes: of a column of numbers. temperature: of the states that ``activate`` draws. random_state: of the start
     of mixtures.

@@ -11,7 +11,6 @@ from torch import Tensor
 from benthic.base.errors import InvalidInput
 from benthic.generative.gan.columns_modes import find_modes
 
-_REACH = 4.0  # standard deviations from a mode that are coded as 1 (Xu et al., 2019)
 _DISCRETE = ("boolean", "category")
 
 
@@ -93,7 +92,7 @@ def _place(part: Part, x: Tensor, generator: torch.Generator | None) -> tuple[Te
         chances = torch.softmax(joint, 1)
         u = torch.rand(len(x), 1, generator=generator, device=generator.device, dtype=torch.float64).to(x)
         which = (chances.cumsum(1) < u).sum(1).clamp(max=len(means) - 1)
-    return which, z.gather(1, which[:, None])[:, 0] / _REACH
+    return which, z.gather(1, which[:, None])[:, 0]
 
 
 def encode_part(part: Part, block: Tensor, out: Tensor, generator: torch.Generator | None) -> None:
@@ -128,7 +127,7 @@ def decode_part(part: Part, code: Tensor, out: Tensor) -> None:
         out[:, 0] = held.to(out)
     else:
         means, spreads = (torch.as_tensor(v).to(out) for v in (part.means, part.spreads))
-        values = means[held] + _REACH * spreads[held] * code[:, -1]
+        values = means[held] + spreads[held] * code[:, -1]
         out[:, 0] = values.round() if part.kind == "integer" else values
     out[gone] = torch.nan
 
