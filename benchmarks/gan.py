@@ -19,12 +19,33 @@ TITLE = "GAN and WGAN on 8 and 25 Gaussians, all modes judged, and updates a sec
 ROWS, DRAWS, SEEDS = 20_000, 10_000, 3
 WIDTHS, LATENT, BATCH, RATE, WEIGHT = (128, 128), 8, 256, 1e-3, 0.1
 BETAS = (0.5, 0.9)
-SMALL = {"latent_dim": 4, "columns": "modes", "hidden_layer_sizes": (128, 128)}
+ADAM = {"name": "adam", "betas": (0.0, 0.9)}
+# numbers by the modes of their column, and learning rates of the critics above those of the generators
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
-    "non-saturating + R1": ("GAN", {**SMALL, "generator_lr": 2e-3, "critic_lr": 4e-3}),
-    "Wasserstein + gradient penalty": ("WGAN", {**SMALL, "generator_lr": 3e-3, "critic_lr": 6e-3, "critic_steps": 2}),
+    "non-saturating + R1": (
+        "GAN",
+        {
+            "latent_dim": 8,
+            "columns": "modes",
+            "hidden_layer_sizes": (64, 64),
+            "penalty_weight": 0.003,
+            "critic_steps": 2,
+            "critic_lr": 12e-3,
+            "trainer": {"steps": 12_000, "batch_size": 512, "lr": 3e-3, "optimizer": ADAM},
+        },
+    ),
+    "Wasserstein + gradient penalty": (
+        "WGAN",
+        {
+            "latent_dim": 4,
+            "columns": "modes",
+            "hidden_layer_sizes": (128, 128),
+            "critic_steps": 2,
+            "critic_lr": 6e-3,
+            "trainer": {"steps": 10_000, "batch_size": 256, "lr": 3e-3, "optimizer": ADAM},
+        },
+    ),
 }
-TRAINER = {"steps": 10_000, "optimizer": {"name": "adam", "betas": (0.0, 0.9)}, "verbose": False}
 
 
 def grid_of_gaussians(side: int = 5, gap: float = 2.0, noise: float = 0.2) -> Gaussians:
@@ -64,7 +85,8 @@ def fitted(model: str, toy: Any, seed: int, **trainer: Any) -> tuple[dict[str, f
     name, settings = MODELS[model]
     X = toy.sample(ROWS, seed=seed)
     start = time.perf_counter()
-    made = getattr(benthic, name)(**settings, trainer={**TRAINER, **trainer}, random_state=seed).fit(X)
+    trainer = {**settings["trainer"], "verbose": False, **trainer}
+    made = getattr(benthic, name)(**{**settings, "trainer": trainer}, random_state=seed).fit(X)
     seconds = time.perf_counter() - start
     return judged(made.sample(DRAWS, seed=0), toy), seconds
 
