@@ -44,6 +44,7 @@ TASKS = (
     "vae",
     "generative_metrics",
     "gan",
+    "diffusion_toys",
     "unet",
     "flows",
     "energy",

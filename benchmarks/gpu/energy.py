@@ -23,8 +23,7 @@ import torch
 from torch import Tensor
 
 import benthic
-from benchmarks.gpu.infogan import save_png
-from benchmarks.gpu.picture_judge import SIDE, Judge, Results, arguments, pictures, train_judge
+from benchmarks.gpu.picture_judge import SIDE, Judge, Results, arguments, pictures, save_png, train_judge
 
 TEMPERATURES, CHAINS, TURNS = 20_000, 500, 5_000
 SURE = 0.9

@@ -8,10 +8,8 @@ whose categories tell most about real pictures, which needs no labels either; it
 
 from __future__ import annotations
 
-import struct
 import time
 import warnings
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 import benthic
-from benchmarks.gpu.picture_judge import SIDE, Results, arguments, pictures
+from benchmarks.gpu.picture_judge import SIDE, Results, arguments, pictures, save_png
 
 STEPS = 60_000
 TRAINER: dict[str, Any] = {"batch_size": 128, "lr": 2e-4, "precision": "tf32", "verbose": False}
@@ -69,19 +67,6 @@ def draw(model: Any, order: np.ndarray, path: Path) -> None:
         rows = [model.vary(code, np.linspace(-1.5, 1.5, 9), category=int(c), seed=3) for c in order]
         grids.append(torch.cat([torch.cat(list(row[:, 0].float().cpu()), 1) for row in rows], 0))
     save_png(path.with_suffix(".png"), torch.cat(grids, 1))
-
-
-def save_png(path: Path, gray: Tensor) -> None:
-    """A picture (h, w) of values in [0, 1] as a PNG file."""
-    pixels = (gray.clamp(0, 1) * 255).round().to(torch.uint8).numpy()
-    lines = b"".join(b"\0" + line.tobytes() for line in pixels)
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    head = struct.pack(">IIBBBBB", pixels.shape[1], pixels.shape[0], 8, 0, 0, 0, 0)
-    parts = chunk(b"IHDR", head), chunk(b"IDAT", zlib.compress(lines, 9)), chunk(b"IEND", b"")
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(parts))
 
 
 def main() -> None:

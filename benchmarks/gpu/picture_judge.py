@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import struct
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -95,6 +97,19 @@ def shifted(x: Tensor, reach: int = 2) -> Tensor:
     """Rows of pictures, all moved by the same few pixels."""
     down, right = torch.randint(-reach, reach + 1, (2,)).tolist()
     return torch.roll(x.reshape(-1, SIDE, SIDE), (down, right), (1, 2)).reshape(len(x), -1)
+
+
+def save_png(path: Path, gray: Tensor) -> None:
+    """A picture (h, w) of values in [0, 1] as a PNG file."""
+    pixels = (gray.clamp(0, 1) * 255).round().to(torch.uint8).numpy()
+    lines = b"".join(b"\0" + line.tobytes() for line in pixels)
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = struct.pack(">IIBBBBB", pixels.shape[1], pixels.shape[0], 8, 0, 0, 0, 0)
+    parts = chunk(b"IHDR", head), chunk(b"IDAT", zlib.compress(lines, 9)), chunk(b"IEND", b"")
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(parts))
 
 
 def arguments(text: str, **more: Any) -> argparse.Namespace:

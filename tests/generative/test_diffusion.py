@@ -233,7 +233,7 @@ def test_score_matching_without_noise_targets(matching):
 def test_variational_diffusion_keeps_the_schedule_it_found(tmp_path):
     model = benthic.VariationalDiffusion(**SMALL, trainer={**FEW, "steps": 40}).fit(ROWS)
     levels = np.array(model.process_.log_snrs)
-    assert (np.diff(levels) < 0).all() and levels[0] == 10.0 and levels[-1] == pytest.approx(-8.0)
+    assert (np.diff(levels) < 0).all() and 9 < levels[0] < 11 and -9 < levels[-1] < -7  # where the ends began
     assert np.ptp(np.diff(levels)) > 0.01  # it moved
     loaded = benthic.load(model.save(tmp_path / "vdm.safetensors"))
     assert loaded.process_ == model.process_

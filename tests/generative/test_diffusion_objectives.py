@@ -238,7 +238,7 @@ def test_the_schedule_learns_the_shares_of_least_variance():
         schedule.regret(terms, density).mean().backward()
         optimizer.step()
     torch.testing.assert_close(schedule.shares().detach(), heights / heights.sum(), rtol=0.1, atol=0.01)
-    levels = schedule.log_snrs(10.0, -8.0)
+    levels = schedule.log_snrs()
     assert levels[0] == 10.0 and levels[-1] == pytest.approx(-8.0) and all(np.diff(levels) < 0)
 
 

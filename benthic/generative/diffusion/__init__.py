@@ -50,6 +50,7 @@ _EXPORTS = {
     "draw_trajectory": "benthic.generative.diffusion.pictures",
     "edit": "benthic.generative.diffusion.conditioning",
     "encode": "benthic.generative.diffusion.likelihood",
+    "expected_among": "benthic.generative.diffusion.stable",
     "exact_denoiser": "benthic.generative.diffusion.exact",
     "expand_like": "benthic.generative.diffusion.process",
     "grad_log_prob": "benthic.generative.diffusion.likelihood",

@@ -100,7 +100,7 @@ class Denoiser(Denoising):
         level = self.process.noise_level(t) if self.sees == "level" else t
         scaled = x
         if self.target == "edm" or self.sigma_data is not None:
-            scaled = x * expand_like(preconditioner(self.process, t, self._spread)[2], x)
+            scaled = x * expand_like(preconditioner(self.process, t, self._spread, x)[2], x)
         rows = _for_rows(level, x)
         answer = self.function(scaled, rows) if self.condition is None else self.function(scaled, rows, self.condition)
         return answer if self.learned_variance else (answer, None)
@@ -125,7 +125,7 @@ class Denoiser(Denoising):
     def _converted(self, answer: Any, x: Tensor, t: Time, target: str) -> Tensor:
         source = self.target
         if source == "edm":
-            skip, out, _ = (expand_like(c, x) for c in preconditioner(self.process, t, self._spread))
+            skip, out, _ = (expand_like(c, x) for c in preconditioner(self.process, t, self._spread, x))
             source, answer = "data", skip * x + out * answer
         elif source == "field":
             along, away = answer

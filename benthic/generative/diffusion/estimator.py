@@ -42,6 +42,12 @@ _AVERAGED = 0.05  # share of a run over which weights are averaged, where the tr
 _CURVE_ROWS, _CURVE_LEVELS = 32, 12
 _PICTURE_BATCH = 32  # pictures of one update, and how many updates there are, where the trainer does not say
 _PICTURE_STEPS, _PICTURE_EPOCHS = 1300, 200
+_TABLE_BATCH, _CHARGES = 256, 1024  # most rows of an update, and where all are charges and a fourth of them points
+_TABLE_STEPS, _LONG_TABLE, _LONG_TABLE_STEPS = 4000, 4096, 6000
+# The law of log σ/α in training on tables in standard units: with few columns and narrow clusters low noise decides.
+# A network that answers with the noise must be right too where hardly anything but noise is left.
+_TABLE_TIMES = TimeLaw("log_normal", mean=-1.4, spread=1.5)
+_WIDE_TABLE_TIMES = TimeLaw("log_normal", mean=-1.0, spread=2.0)
 
 
 @dataclass(frozen=True)
@@ -62,10 +68,12 @@ class DiffusionEstimator(DiffusionVerbs, NetworkEstimator):
     process: how data become noise: a name (``vp``, ``cosine``, ``subvp``, ``ve``, ``edm``, ``straight``, ``ddpm``,
     ``ddpm_cosine``, ``poisson``, ``pfgm``) or a ``Process``. target: what the network answers: ``noise``, ``data``,
     ``velocity``, ``score``, ``flow`` or ``edm``. weighting: ``simple``, ``noise``, ``variational``, ``min_snr`` or
-    ``edm``. times: a ``TimeLaw`` of training. matching: ``denoising``, or score matching that is ``sliced`` or
-    ``exact``. learned_variance: of the steps of a chain, by the hybrid loss of Nichol & Dhariwal, 2021; the sampler is
-    then ``Ancestral(variance="learned")``, unless another is named. sampler, steps: of ``sample``, unless said there.
-    What is None is as the member has it.
+    ``edm``. times: a ``TimeLaw`` of training; by default the noise is log-normal on tables, and on pictures where it is
+    only added; else, and where the loss is a bound, times are uniform. matching: ``denoising``, toward the data behind
+    each noisy point (of pictures); ``stable``, toward what the whole batch expects there (of tables; Xu et al., 2023);
+    or score matching that is ``sliced`` or ``exact``. learned_variance: of the steps of a chain, by the hybrid loss of
+    Nichol & Dhariwal, 2021; the sampler is then ``Ancestral(variance="learned")``, unless another is named. sampler,
+    steps: of ``sample``, unless said there. What is None is as the member has it.
     network: ``auto`` (a U-Net for pictures, else fully connected), ``mlp``, ``unet``, or a module that takes
     (x, level), and the condition if there is one. hidden, depth: of dense layers. unet: changes of ``default_unet``,
     such as ``{"channels": 64}``. dropout: share of units dropped in training.
@@ -94,12 +102,12 @@ class DiffusionEstimator(DiffusionVerbs, NetworkEstimator):
         target: str | None = None,
         weighting: str | None = None,
         times: TimeLaw | None = None,
-        matching: str = "denoising",
+        matching: str | None = None,
         learned_variance: bool = False,
         sampler: Any = None,
         steps: int | None = None,
         network: Any = "auto",
-        hidden: int = 256,
+        hidden: int = 128,
         depth: int = 3,
         unet: Mapping[str, Any] | None = None,
         dropout: float = 0.0,
@@ -213,7 +221,7 @@ class DiffusionEstimator(DiffusionVerbs, NetworkEstimator):
             sigma_data=1.0,
             sees=self._plan().sees,
             learned_variance=self.learned_variance,
-            matching=self.matching,
+            matching=self._matching(),
             condition_kind=kind.kind,
             classes=kind.shape[0] if kind.kind == "labels" else 0,
             forgets=float(self.condition_dropout) if kind.kind != "none" else 0.0,
@@ -221,10 +229,20 @@ class DiffusionEstimator(DiffusionVerbs, NetworkEstimator):
 
     def _times(self) -> TimeLaw:
         found = self._setting("times")
+        if found is not None:
+            return cast(TimeLaw, found)
+        added = isinstance(self.process_, AddedNoise)
+        bound = self.learned_variance or self._setting("weighting") == "variational"  # a mean over uniform times
+        if not self._is_picture and not bound:
+            return _WIDE_TABLE_TIMES if self._setting("target") in ("noise", "score") else _TABLE_TIMES
+        # the log-normal law of Karras et al., 2022, for data of standard deviation 1
+        return TimeLaw("log_normal", mean=-0.5, spread=1.2) if added else TimeLaw()
+
+    def _matching(self) -> str:
+        found = self.matching
         if found is None:
-            # the log-normal law of Karras et al., 2022, for data of standard deviation 1
-            found = TimeLaw("log_normal", mean=-0.5, spread=1.2) if isinstance(self.process_, AddedNoise) else TimeLaw()
-        return cast(TimeLaw, found)
+            found = "denoising" if self._is_picture else "stable"
+        return found
 
     def _optimize(self, intake: Intake, session: Session) -> None:
         dtype, objective, event = training_dtype(session), self._objective(), self._event
@@ -252,23 +270,34 @@ class DiffusionEstimator(DiffusionVerbs, NetworkEstimator):
 
     def _with_budget(self, trainer: Trainer, rows: int) -> Trainer:
         """The trainer with a batch size, a budget and an average that suit the data."""
-        size, budget = trainer.batch_size, trainer.epochs is not None or trainer.steps is not None
+        size, budget, usual = (
+            trainer.batch_size,
+            trainer.limited,
+            _TABLE_STEPS if rows < _LONG_TABLE else _LONG_TABLE_STEPS,
+        )
         if self._plan().kind == "unet":
             trainer = replace(trainer, batch_size=size or (_PICTURE_BATCH if rows < 8192 else 128))
+            per_epoch = math.ceil(rows / cast(int, trainer.batch_size))
+            usual = max(_PICTURE_STEPS, min(_PICTURE_EPOCHS, 20) * per_epoch)
             if not budget:
-                per_epoch = math.ceil(rows / cast(int, trainer.batch_size))
-                steps = max(_PICTURE_STEPS, min(_PICTURE_EPOCHS, 20) * per_epoch)
-                trainer = replace(trainer, steps=steps)
+                trainer = replace(trainer, steps=usual)
         elif size is None:
-            trainer = replace(trainer, batch_size=min(max(32, 1 << (rows // 16).bit_length()), 256))
+            most = _CHARGES if self._setting("target") == "field" else _TABLE_BATCH
+            trainer = replace(trainer, batch_size=min(max(32, 1 << (rows // 16).bit_length()), most))
             if not budget:
-                trainer = replace(trainer, steps=4000)
+                trainer = replace(trainer, steps=usual)
         trainer = with_budget(trainer, rows)
         if trainer.ema is None:
-            total = trainer.steps or cast(int, trainer.epochs) * math.ceil(rows / cast(int, trainer.batch_size))
+            per_epoch = math.ceil(rows / cast(int, trainer.batch_size))
+            total = trainer.steps or (trainer.epochs or 0) * per_epoch or self._likely_steps(trainer, usual)
             decay = 1 - 1 / max(_AVERAGED * total, 1.0)
             trainer = replace(trainer, ema=min(decay, 0.9999) if decay > 0 else None)
         return trainer
+
+    def _likely_steps(self, trainer: Trainer, usual: int) -> int:
+        """Updates that a budget of time may hold at least; short averages do no harm, long ones keep the beginning."""
+        pace = 5 if self._plan().kind == "unet" else 200  # updates a second, of a slow machine
+        return usual if trainer.seconds is None else max(1, min(usual, round(pace * trainer.seconds)))
 
     @torch.no_grad()
     def _look_at_levels(self, batch: Batch, objective: DenoisingObjective) -> None:
@@ -301,7 +330,7 @@ class DiffusionEstimator(DiffusionVerbs, NetworkEstimator):
             options=self.unet,
             condition=kind.kind,
             condition_shape=kind.shape,
-            answers="variance" if self.learned_variance else "plain",
+            answers="variance" if self.learned_variance else "field" if self._setting("target") == "field" else "plain",
         )
 
     def _build_network(self, name: str) -> nn.Module:

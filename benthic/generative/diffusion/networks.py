@@ -129,7 +129,7 @@ class SplitNetwork(nn.Module):
     def forward(self, x: Tensor, level: Tensor, condition: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Examples (n, *event) to the answer (n, *event) and fractions (n, *event), or numbers (n,)."""
         found = self.body(x, level, condition)
-        size = self.event[0]
+        size = self.event[0] if found.ndim > 2 else int(torch.Size(self.event).numel())
         answer, rest = found[:, :size].reshape(len(x), *self.event), found[:, size:]
         if self.kind == "variance":
             return answer, torch.sigmoid(rest).reshape(len(x), *self.event)

@@ -18,13 +18,18 @@ from benthic.base.errors import InvalidInput, nearest
 from benthic.generative.diffusion.denoiser import Denoiser
 from benthic.generative.diffusion.process import Process, expand_like
 from benthic.generative.diffusion.score_matching import exact_score_matching, sliced_score_matching
+from benthic.generative.diffusion.stable import expected_among, may_be_behind
 from benthic.generative.diffusion.targets import convert, network_target, preconditioner
 from benthic.generative.diffusion.times import TimeLaw
 from benthic.nets.embedding import forget
 
 WEIGHTINGS = ("simple", "noise", "variational", "min_snr", "edm")
-MATCHINGS = ("denoising", "sliced", "exact")
+MATCHINGS = ("denoising", "stable", "sliced", "exact")
+_FIELD_WEIGHTINGS = ("simple", "edm")
 _MIN_SNR = 5.0
+_SILENT = math.log1p(math.e)  # what a network of a field that begins at zero says of the part away from the data
+_RISE = 4.0  # and by which factor it may be changed
+_POINTS, _CHARGES = 256, 4  # points of a batch where a field is learned: so many, or one for so many charges
 _HYBRID = 1e-3  # weight of the variational term that teaches the variance, Nichol & Dhariwal, 2021
 
 
@@ -40,10 +45,27 @@ class StartedDenoiser(Denoiser):
     def answer(self, x: Tensor, t: Any) -> tuple[Any, Tensor | None]:
         """What the network says on top of the linear answer, and the fraction of the variance where it says that."""
         answer, fraction = super().answer(x, t)
-        if self.target in ("edm", "field"):
+        if self.target == "edm":
             return answer, fraction
-        skip = expand_like(preconditioner(self.process, t, self._spread)[0], x)
+        if self.target == "field":
+            return self._field(x, t, *answer), fraction
+        skip = expand_like(preconditioner(self.process, t, self._spread, x)[0], x)
         return answer + convert(self.process, skip * x, x, t, "data", self.target), fraction
+
+    def _field(self, x: Tensor, t: Any, change: Tensor, away: Tensor) -> tuple[Tensor, Tensor]:
+        """The field of normal data with the changes that the network asks for, along x and away from the data."""
+        skip, out, _ = (expand_like(factor, x) for factor in preconditioner(self.process, t, self._spread, x))
+        along, radius = x - skip * x - out * change, expand_like(self.process.radius(t), x)
+        length = field_length(along, radius)
+        share = (out / length).flatten(1)[:, 0].clamp(max=1)  # far away there is little to change
+        rise = (away / _SILENT).clamp(1 / _RISE, _RISE) ** share
+        return along / length, rise * (radius / length).flatten(1)[:, 0]
+
+
+def field_length(along: Tensor, radius: Tensor) -> Tensor:
+    """The length of a field (n, ...) with this part away from the data, of a shape that broadcasts with it."""
+    total = along.flatten(1).square().sum(1).reshape(-1, *[1] * (along.ndim - 1))
+    return (total + radius.square()).sqrt()
 
 
 def noise_factor(process: Process, t: Tensor, target: str, sigma_data: float) -> Tensor:
@@ -97,8 +119,11 @@ class DenoisingObjective:
     .. math:: \ell = w(t)\, \tfrac1d\, \| f(x_t, t) - y(x_0, \epsilon, t) \|^2
 
     Vincent, 2011; Ho et al., 2020. With a learned variance the variational bound of one step of a chain is added,
-    which teaches the variance alone (the hybrid loss of Nichol & Dhariwal, 2021). ``sliced`` and ``exact`` matching
-    learn the score of the noisy data from themselves. Nothing here waits for the device or draws on the host.
+    which teaches the variance alone (the hybrid loss of Nichol & Dhariwal, 2021). ``stable`` matching takes as the data
+    of each point what the whole batch expects there; ``sliced`` and ``exact`` matching learn the score of the noisy
+    data from themselves. A network of target ``field`` learns the field of the batch as charges, of length one; with
+    the weighting ``simple`` as in Xu et al., 2022, with ``edm`` so that the data it amounts to are weighed as there.
+    Nothing here waits for the device or draws on the host.
 
     times: the law of times. forgets: in which share of the rows the condition is replaced by the null one.
     condition_kind, classes: see ``forget``.
@@ -122,6 +147,11 @@ class DenoisingObjective:
             raise InvalidInput(f"matching {self.matching!r} is unknown{hint}; use {', '.join(MATCHINGS)}")
         if self.learned_variance and not hasattr(self.process, "betas"):
             raise InvalidInput("a learned variance is that of the steps of a chain; use process='ddpm'")
+        if self.target == "field" and (self.weighting not in _FIELD_WEIGHTINGS or self.matching in ("sliced", "exact")):
+            raise InvalidInput(
+                f"target='field' is learned from a batch as charges, with weighting 'simple' or 'edm'; weighting is "
+                f"{self.weighting!r} and matching {self.matching!r}"
+            )
         self.denoiser(torch.zeros_like)  # which knows the targets there are
         weight_of(self.process, torch.full((1,), self.process.t_min), "noise", self.weighting, self.sigma_data)
 
@@ -141,26 +171,55 @@ class DenoisingObjective:
         """Losses (n,) of clean data (n, ...); draws come from torch's default generator."""
         if condition is not None and self.forgets:
             condition = forget(condition, self.condition_kind, self.classes, self.forgets)
-        t = self.times.draw(self.process, len(x0), x0)
-        noise = self.process.draw_noise(x0.shape, x0)
-        return self.at(network, x0, t, noise, condition)
+        n = len(x0)
+        k = min(n, max(_POINTS, n // _CHARGES)) if self.target == "field" else n
+        t = self.times.draw(self.process, k, x0)
+        noise = self.process.draw_noise((k, *x0.shape[1:]), x0)
+        losses = self.at(network, x0, t, noise, condition)
+        return losses if k == n else torch.cat([losses * (n / k), losses.new_zeros(n - k)])
 
     def at(
         self, network: Callable[..., Any], x0: Tensor, t: Tensor, noise: Tensor, condition: Tensor | None = None
     ) -> Tensor:
-        """Losses (n,) at these times and with this noise."""
+        """Losses (k,) at these times and with this noise, of the first k of the data (n, ...)."""
+        batch, x0, given = x0, x0[: len(t)], condition
         x = self.process.mix(x0, noise, t)
-        denoiser = self.denoiser(network, condition)
-        if self.matching != "denoising":
+        denoiser = self.denoiser(network, None if condition is None else condition[: len(t)])
+        if self.matching in ("sliced", "exact"):
             return self._matched(denoiser, x, t)
         answer, fraction = denoiser.answer(x, t)
-        wanted = network_target(self.process, x0, noise, t, self.target, self.sigma_data)
+        if self.target == "field":
+            return self._field_errors(answer, x, self._expected(x, t, batch, given), t)
+        expected = x0
+        if self.matching == "stable":
+            expected = self._expected(x, t, batch, given)
+            noise = (x - expand_like(self.process.alpha(t), x) * expected) / expand_like(self.process.sigma(t), x)
+        wanted = network_target(self.process, expected, noise, t, self.target, self.sigma_data)
         errors: Tensor = (answer - wanted).flatten(1).square().mean(1)
         losses = weight_of(self.process, t, self.target, self.weighting, self.sigma_data).to(errors.dtype) * errors
         if fraction is not None:
             data = convert(self.process, answer.detach(), x, t, self.target, "data")
             losses = losses + _HYBRID * chain_bound(self.process, x0, x, data, fraction, t)
         return losses
+
+    def _expected(self, x: Tensor, t: Tensor, batch: Tensor, condition: Tensor | None) -> Tensor:
+        """What the batch expects behind noisy points of its first examples, given what each of them is told."""
+        allowed = None
+        if condition is not None:
+            allowed = may_be_behind(condition, self.condition_kind, self.classes)[: len(x)]
+        return expected_among(self.process, x, t, batch, allowed)
+
+    def _field_errors(self, answer: tuple[Tensor, Tensor], x: Tensor, expected: Tensor, t: Tensor) -> Tensor:
+        """The square of the error of the field of length one, a mean over its entries."""
+        process: Any = self.process
+        radius = expand_like(process.radius(t), x)
+        along = x - expected
+        length = field_length(along, radius)
+        errors = ((answer[0] - along / length).flatten(1).square().sum(1)) / (1 + x[0].numel())
+        errors = errors + (answer[1] - (radius / length).flatten(1)[:, 0]).square() / (1 + x[0].numel())
+        if self.weighting == "simple":
+            return errors
+        return errors * (process.radius(t) / preconditioner(process, t, self.sigma_data)[1]).square().to(errors.dtype)
 
     def _matched(self, denoiser: Denoiser, x: Tensor, t: Tensor) -> Tensor:
         matching = exact_score_matching if self.matching == "exact" else sliced_score_matching

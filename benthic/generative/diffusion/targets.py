@@ -7,6 +7,8 @@ With :math:`x = \alpha x_0 + \sigma \epsilon` any two of x, x₀, ε fix the thi
 
 from __future__ import annotations
 
+from typing import Protocol, runtime_checkable
+
 from torch import Tensor
 
 from benthic.base.errors import InvalidInput, nearest
@@ -15,6 +17,15 @@ from benthic.generative.diffusion.process import Process, Time, expand_like
 TARGETS = ("noise", "data", "velocity", "score", "flow")
 # What a network may answer in: the above, or with a preconditioner around it, or the two parts of a Poisson field.
 NETWORK_TARGETS = (*TARGETS, "edm", "field")
+
+
+@runtime_checkable
+class TellsNoise(Protocol):
+    """A process whose noise has heavy tails, so that a point tells how much of it there is."""
+
+    def likely_noise(self, x: Tensor, t: Time, sigma_data: float) -> Tensor:
+        """The likely standard deviation (n,) of the noise in points."""
+        ...
 
 
 def convert(process: Process, value: Tensor, x: Tensor, t: Time, source: str, target: str) -> Tensor:
@@ -71,7 +82,9 @@ def assemble(process: Process, x0: Tensor, noise: Tensor, t: Time, target: str) 
     return -noise / sigma if target == "score" else alpha * noise - sigma * x0
 
 
-def preconditioner(process: Process, t: Time, sigma_data: float) -> tuple[Tensor, Tensor, Tensor]:
+def preconditioner(
+    process: Process, t: Time, sigma_data: float, x: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     r"""The factors of a preconditioned network F, for which inputs and answers have unit variance.
 
     .. math:: \hat x_0 = c_{skip}\, x / \alpha + c_{out}\, F(c_{in}\, x / \alpha), \quad
@@ -80,9 +93,12 @@ def preconditioner(process: Process, t: Time, sigma_data: float) -> tuple[Tensor
 
     with :math:`\tilde\sigma = \sigma / \alpha` and s = sigma_data, the standard deviation of the data. Karras et al.,
     2022, table 1. Returns (skip, out, in) as factors of x itself, that is with the 1/α taken in; they stay finite where
-    α is zero.
+    α is zero. x: noisy points (n, \*event), from which a process whose noise has heavy tails tells how much of it
+    there is in each.
     """
     alpha, sigma = process.alpha(t), process.sigma(t)
+    if x is not None and isinstance(process, TellsNoise):
+        sigma = process.likely_noise(x, t, sigma_data)
     total = sigma * sigma + alpha * alpha * sigma_data**2
     root = total.sqrt()
     return alpha * sigma_data**2 / total, sigma * sigma_data / root, 1 / root
@@ -94,5 +110,6 @@ def network_target(
     """What a network of a ``Denoiser`` with this target has to answer, from data and noise (n, ...)."""
     if target != "edm":
         return assemble(process, x0, noise, t, target)
-    skip, out, _ = (expand_like(c, x0) for c in preconditioner(process, t, sigma_data))
-    return (x0 - skip * process.mix(x0, noise, t)) / out
+    x = process.mix(x0, noise, t)
+    skip, out, _ = (expand_like(c, x0) for c in preconditioner(process, t, sigma_data, x))
+    return (x0 - skip * x) / out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -20,7 +20,10 @@ from benthic.training.estimator import Session
 from benthic.training.intake import Intake
 
 _KNOTS = 32
-_HIGH, _LOW = 10.0, -8.0  # the log signal-to-noise ratios that the schedule runs between
+_HIGH, _LOW = 10.0, -8.0  # the log signal-to-noise ratios between which the schedule begins to learn
+_HIGHEST, _LOWEST = (4.0, 20.0), (-16.0, -3.0)  # where its ends may move
+_WIDE = 40.0  # half the length of the axis of log signal-to-noise ratios on which training is done
+_END_SHARE = 16  # one in so many examples is also looked at where the schedule ends
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,8 @@ class LearnedSchedule(nn.Module):
 
     The bound does not depend on the schedule between its ends, but the variance of its estimate does: with the share
     p(λ) of times near a level λ it is least where :math:`p \propto \sqrt{E[\|\epsilon - \hat\epsilon\|^4 | \lambda]}`,
-    and :meth:`regret` falls toward that. Kingma et al., 2021, section 4.
+    and :meth:`regret` falls toward that. Its ends, the highest and the lowest log signal-to-noise ratio, change the
+    bound itself and follow the gradient of that. Kingma et al., 2021, section 4.
 
     >>> float(LearnedSchedule().shares().sum().detach())
     1.0
@@ -119,6 +123,11 @@ class LearnedSchedule(nn.Module):
     def __init__(self, knots: int = _KNOTS) -> None:
         super().__init__()
         self.logits = nn.Parameter(torch.zeros(knots))
+        self.limits = nn.Parameter(torch.tensor([_HIGH, _LOW]))
+
+    def ends(self) -> tuple[Tensor, Tensor]:
+        """The highest and the lowest log signal-to-noise ratio."""
+        return self.limits[0].clamp(*_HIGHEST), self.limits[1].clamp(*_LOWEST)
 
     def shares(self) -> Tensor:
         """The share of times in each of the equal parts of the levels, from little noise to much, (knots,)."""
@@ -141,8 +150,9 @@ class LearnedSchedule(nn.Module):
         return terms.square() / (fixed * density) / scale
 
     @torch.no_grad()
-    def log_snrs(self, high: float, low: float, count: int = _KNOTS) -> tuple[float, ...]:
+    def log_snrs(self, count: int = _KNOTS) -> tuple[float, ...]:
         """The schedule as log signal-to-noise ratios at equally spaced times."""
+        high, low = (float(end) for end in self.ends())
         places, _ = self.draw(torch.linspace(0, 1, count + 1, dtype=self.logits.dtype, device=self.logits.device))
         return tuple((high + (low - high) * places.double()).tolist())
 
@@ -166,9 +176,9 @@ class VariationalDiffusion(DiffusionEstimator):
     .. math:: -\log p(x) \le \text{prior} + \text{reconstruction} - \tfrac12 E_{t, \epsilon}\, \lambda'(t)\,
               \| \epsilon - \hat\epsilon(x_t, \lambda(t)) \|^2
 
-    Kingma et al., 2021. The schedule is a monotone curve of straight pieces between fixed ends (log signal-to-noise
-    ratios 10 and −8, in standard units); it changes the variance of training, not the bound. ``process_`` is the
-    ``ScheduledVP`` that was found.
+    Kingma et al., 2021. The schedule is a monotone curve of straight pieces, which changes the variance of training
+    and not the bound; its ends, which do change that, begin at the log signal-to-noise ratios 10 and −8, in standard
+    units, and are learned from the bound. ``process_`` is the ``ScheduledVP`` that was found.
 
     Arguments: those of ``DDPM`` but process, weighting, times, matching and learned_variance, which are what the method
     is; target ``noise``, sampler ``dpm2m`` and 50 steps.
@@ -190,7 +200,7 @@ class VariationalDiffusion(DiffusionEstimator):
         sampler: Any = None,
         steps: int | None = None,
         network: Any = "auto",
-        hidden: int = 256,
+        hidden: int = 128,
         depth: int = 3,
         unet: Any = None,
         dropout: float = 0.0,
@@ -229,17 +239,45 @@ class VariationalDiffusion(DiffusionEstimator):
         self._schedule: Any = network.schedule
 
     def _optimize(self, intake: Intake, session: Session) -> None:
+        self._axis = replace(self._objective(), process=ScheduledVP(log_snrs=(_WIDE, -_WIDE)))
         super()._optimize(intake, session)
-        del self._schedule
-        self.process_ = ScheduledVP(log_snrs=self.network_.schedule.log_snrs(_HIGH, _LOW))
+        del self._schedule, self._axis
+        self.process_ = ScheduledVP(log_snrs=self.network_.schedule.log_snrs())
 
     def _losses(
         self, objective: DenoisingObjective, network: Callable[..., Tensor], x: Tensor, condition: Tensor | None
     ) -> Tensor:
-        # the schedule of the objective is the straight one: time is the place along the levels
         if condition is not None and objective.forgets:
             condition = forget(condition, objective.condition_kind, objective.classes, objective.forgets)
-        t, density = self._schedule.draw(even_uniforms(len(x), x))
-        terms = objective.at(network, x, t, objective.process.draw_noise(x.shape, x), condition)
+        high, low = self._schedule.ends()
+        place, density = self._schedule.draw(even_uniforms(len(x), x))
+        level = (high + (low - high) * place).detach()
+        terms = self._errors(network, x, level, condition) * (high - low).detach()
         losses: Tensor = terms / density.detach() + self._schedule.regret(terms, density)
-        return losses
+        return losses + self._at_ends(network, x, condition)
+
+    def _errors(self, network: Callable[..., Tensor], x: Tensor, level: Tensor, condition: Tensor | None) -> Tensor:
+        """Half the mean square of the errors of the noise at these log signal-to-noise ratios, (n,)."""
+        t = (_WIDE - level) / (2 * _WIDE)  # the place on the axis of training
+        noise = self._axis.process.draw_noise(x.shape, x)
+        return self._axis.at(network, x, t, noise, condition) / (2 * _WIDE)
+
+    def _at_ends(self, network: Callable[..., Tensor], x: Tensor, condition: Tensor | None) -> Tensor:
+        r"""What the ends add to the bound, for an entry, with its gradient by them.
+
+        .. math:: \tfrac12 E_{\lambda_{high}} \|\epsilon - \hat\epsilon\|^2 - \tfrac12 \lambda_{high} + KL(q \,\|\, p)
+
+        The first two are the reconstruction. The integral between the ends has the integrand as its slope by them.
+        """
+        count = max(1, len(x) // _END_SHARE)
+        high, low = self._schedule.ends()
+        some = x[:count]
+        given = None if condition is None else torch.cat([condition[:count]] * 2)
+        levels = torch.cat([high.expand(count), low.detach().expand(count)])
+        errors = self._errors(network, torch.cat([some, some]), levels, given)
+        first, last = errors[:count].mean(), errors[count:].mean().detach()
+        moved = (high - high.detach()) * first.detach() - (low - low.detach()) * last
+        kept = torch.sigmoid(low)  # of the variance of the data, where the prior begins
+        prior = 0.5 * (kept * (some.square().mean() - 1) - nn.functional.logsigmoid(-low))
+        found: Tensor = first - 0.5 * high + moved + prior
+        return found

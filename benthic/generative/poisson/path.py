@@ -15,6 +15,8 @@ from benthic.base.seeds import forked
 from benthic.generative.diffusion.process import Time, standard_normal
 from benthic.generative.diffusion.processes import AddedNoise
 
+_FAR = 9.0  # squared standard deviations beyond which there are no data
+
 
 @dataclass(frozen=True)
 class PoissonPath(AddedNoise):
@@ -47,6 +49,21 @@ class PoissonPath(AddedNoise):
     def radius(self, t: Time) -> Tensor:
         """The distance r from the space of the data."""
         return self.sigma(t) * math.sqrt(self.dimensions)
+
+    def likely_noise(self, x: Tensor, t: Time, sigma_data: float) -> Tensor:
+        r"""How much noise there likely is in points (n, \*event), as a standard deviation (n,).
+
+        .. math:: \sqrt{\frac{(D + q)\, \sigma^2 + (\|x\|^2 - 9 N s^2)_+}{D + N}}, \qquad
+            q = \frac{\|x\|^2}{s^2 + \sigma^2}
+
+        Student's law is a normal law with a random variance, and this is what a point says of that: the first part
+        by how far it is for this σ, the second where data do not lie. For a large D it is σ.
+        """
+        rows, sigma = x.flatten(1), self.sigma(t)
+        squares, size = rows.square().sum(1), rows.shape[1]
+        away = squares / (sigma.square() + sigma_data**2)
+        outside = torch.relu(squares - _FAR * size * sigma_data**2)
+        return (((self.dimensions + away) * sigma.square() + outside) / (self.dimensions + size)).sqrt()
 
     def draw_noise(self, shape: Sequence[int], like: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Points of Student's law with D degrees of freedom."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+import benthic
 from benthic.generative.diffusion import exact_denoiser, log_likelihood, sample
 from benthic.generative.diffusion.solvers import SAMPLERS
 from tests.generative.diffusion.cases import ALL, MIXTURE
@@ -68,3 +69,14 @@ def test_likelihoods_are_those_of_the_cpu():
     x = denoiser.draw(4, seed=0)
     there, here = log_likelihood(denoiser, x.cuda()).value, log_likelihood(denoiser, x).value
     torch.testing.assert_close(there.cpu(), here, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("settings", [{}, {"process": "pfgm"}])
+def test_targets_of_the_batch_are_learned_there(settings):
+    """Stable targets and fields are part of the captured update."""
+    X = torch.randn(600, 2, device="cuda")
+    trainer = {"steps": 40, "verbose": False}
+    model = benthic.PoissonFlow(hidden=16, depth=1, random_state=0, trainer=trainer, **settings).fit(X)
+    drawn = model.sample(8, seed=0)
+    assert drawn.is_cuda and bool(torch.isfinite(drawn).all())
+    assert bool(torch.isfinite(model.log_prob(X[:4])).all())
