@@ -14,7 +14,7 @@ from benthic.base.progress import Bar
 from benthic.base.seeds import np_generator, seed_of
 from benthic.base.threads import Crew, threads
 from benthic.trees import forest_growth as fg
-from benthic.trees.binning import MOST, bin_codes, find_bins
+from benthic.trees.binning import MOST, bin_codes, find_bins, named_codes
 from benthic.trees.forest_jackknife import jackknife_std
 from benthic.trees.forest_trees import ForestPlan, gain_importances, grow_forest, sample_counts
 from benthic.trees.histogram_intake import (
@@ -128,8 +128,11 @@ class _RandomForest(Estimator):
     # -- rows out of the bag --------------------------------------------------------------------------
 
     def _unseen(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Mean answer (n, k) of the trees that did not see a row, and whether there was one; NaN where not."""
-        rows = np.ascontiguousarray(features(self, torch.from_numpy(X)).numpy())
+        """Mean answer (n, k) of the trees that did not see a row, and whether there was one; NaN where not.
+
+        X: rows of ``fit``, categories as positions.
+        """
+        rows = np.ascontiguousarray(named_codes(X, self._categories))
         total, votes = np.zeros((len(X), self.trees_["value"].shape[1])), np.zeros(len(X), dtype=np.int64)
         for t, seed in enumerate(self._seeds(len(self.trees_["start"]) - 1)):
             counts = sample_counts(int(seed), self._rows, self._sample)

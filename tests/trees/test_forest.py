@@ -115,6 +115,17 @@ def test_the_score_out_of_the_bag_is_that_of_new_rows():
     assert numbers.oob_prediction_.shape == y.shape
 
 
+def test_rows_out_of_the_bag_may_be_frames_with_categories():
+    rng = np.random.default_rng(0)
+    kinds = rng.choice(["old", "new", "odd"], 300)
+    frame = pd.DataFrame({"size": rng.normal(size=300), "kind": pd.Categorical(kinds), "round": rng.random(300) < 0.5})
+    y = frame["size"] + 3.0 * (kinds == "old") + rng.normal(size=300)
+    model = benthic.RandomForestRegressor(60, oob_score=True, random_state=0).fit(frame, y)
+    assert 0.4 < model.oob_score_ < model.score(frame, y)
+    low, high = model.predict_interval(frame)
+    assert (low < high).all()
+
+
 def test_intervals_cover_new_targets_as_often_as_they_say():
     X, y = make_friedman1(2400, noise=2.0, random_state=1)
     model = benthic.RandomForestRegressor(60, oob_score=True, random_state=0).fit(X[:1200], y[:1200])
