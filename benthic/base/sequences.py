@@ -214,11 +214,6 @@ class ScoresSequences(_Host):
         """Mean log-likelihood of a sequence in nats."""
         return self.likelihood(X).mean()
 
-    def anomaly(self, X: Any) -> Any:
-        """How strange each sequence is: minus its log-likelihood, (n,)."""
-        value, origin = self._log_prob_of(X, "anomaly")
-        return origin.mirror(-value)
-
 
 def read_sequences(X: Any) -> tuple[Ragged, SequenceOrigin]:
     """Sequences of numbers in any of their forms, (total, d), unchecked for gaps.

@@ -17,9 +17,10 @@ from benthic.chains.autoregressive_fits import TRENDS
 from benthic.chains.autoregressive_gaps import kalman, smooth
 from benthic.chains.autoregressive_process import Process, conditional_log_prob, errors, exact_log_prob
 from benthic.chains.forecast import State, completed, continues, forecasts, new_series, state_after
+from benthic.uses.verbs import OddSequences
 
 
-class ProcessEstimator(SequenceEstimator):
+class ProcessEstimator(OddSequences, SequenceEstimator):
     """Base of linear Gaussian processes: everything that follows from the fitted law."""
 
     # what a subclass sets, and learns
@@ -89,11 +90,6 @@ class ProcessEstimator(SequenceEstimator):
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log-likelihood of a series in nats."""
         return self.likelihood(X).mean()
-
-    def anomaly(self, X: Any) -> Any:
-        """How strange each series is: minus its log-likelihood, (n,)."""
-        value, origin, _ = self._likelihood_of(X, "anomaly")
-        return origin.mirror(-value)
 
     def innovations(self, X: Any) -> Any:
         """The errors of one-step predictions, for each series its steps after the first p; NaN beside gaps."""

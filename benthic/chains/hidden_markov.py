@@ -27,12 +27,13 @@ from benthic.chains.hidden_picture import draw_law, draw_sequence
 from benthic.chains.hidden_settings import check_counts, check_settings, emission_of, make_plan, symbolic
 from benthic.chains.hidden_start import Starter
 from benthic.chains.messages import marginals, viterbi
+from benthic.uses.verbs import OddSequences
 
 _THREADS = 8  # at most, if n_jobs does not say
 _FADING = 0.7  # power by which a new batch counts less and less
 
 
-class HiddenMarkovModel(ScoresSequences, SequenceEstimator):
+class HiddenMarkovModel(OddSequences, ScoresSequences, SequenceEstimator):
     r"""Sequences emitted by states that follow one another as a Markov chain and are not seen.
 
     .. math:: p(x_1, \dots, x_t) = \sum_{s} \pi_{s_1} b_{s_1}(x_1) \prod_{i=2}^t A_{s_{i-1} s_i} b_{s_i}(x_i)

@@ -28,13 +28,14 @@ from benthic.chains.markov_counts import (
     windows,
 )
 from benthic.pictures.canvas import new_figure
+from benthic.uses.verbs import OddSequences
 
 _SMOOTHINGS = ("kneser-ney", "additive")
 _LARGEST = 4096  # contexts of a chain whose stationary law is asked for
 _SHOWN = 40  # contexts or symbols in the picture
 
 
-class MarkovModel(ScoresSequences, SequenceEstimator):
+class MarkovModel(OddSequences, ScoresSequences, SequenceEstimator):
     r"""Symbols that depend on the last few: a Markov chain of any order, with smoothing.
 
     .. math:: p(x_1, \dots, x_t) = \prod_i p(x_i \mid x_{i-k}, \dots, x_{i-1})

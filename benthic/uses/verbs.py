@@ -10,6 +10,7 @@ from torch import Tensor
 
 from benthic.base.errors import InvalidInput
 from benthic.base.validation import speaking
+from benthic.uses.strangeness import anomaly
 
 if TYPE_CHECKING:
     from benthic.base.capabilities import HasDensity as _Host
@@ -44,9 +45,31 @@ class Uses(_Host):
         rows = torch.where(torch.isnan(known), drawn.to(known), known)
         return self._data_out(rows, replace(origin, index=None))  # new rows have no labels
 
-    def anomaly(self, X: Any) -> Any:
-        """How strange each row is, (n,): its negative log-likelihood; larger is stranger."""
-        return -self.likelihood(X).value
+    def anomaly(self, X: Any, *, kind: str | None = None, reference: Any = None) -> Any:
+        """How strange each row is, (n,): its negative log-likelihood; larger is stranger.
+
+        kind: ``log_prob``, that; ``typicality``, how far it lies from what is usual, to either side; or
+        ``reconstruction``, how badly the row is rebuilt (see ``benthic.uses.anomaly``). reference: rows known to be
+        good, which say what is usual instead of the model's own draws.
+        """
+        return anomaly(self, X, kind, reference=reference)
+
+    def _surprise(self, X: Any, **given: Any) -> Any:
+        return -self.likelihood(X, **given).value
+
+
+class OddSequences(_Host):
+    """Adds ``anomaly`` to a model of sequences with a likelihood."""
+
+    def anomaly(self, X: Any, *, kind: str | None = None) -> Any:
+        """How strange each sequence is, (n,): minus its log-likelihood; larger is stranger.
+
+        kind: ``log_prob``, that; or ``typicality``, how far it lies from that of the model's draws of the same length.
+        """
+        return anomaly(self, X, kind)
+
+    def _surprise(self, X: Any, **given: Any) -> Any:
+        return -self.likelihood(X, **given).value
 
 
 def conditions(given: Tensor, n: int) -> Tensor:

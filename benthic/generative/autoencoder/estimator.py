@@ -228,9 +228,14 @@ class Autoencoder(Encodes, NetworkEstimator):
         """The code of each row, (n, latent_dim)."""
         return super().encode(X)
 
-    def anomaly(self, X: Any) -> Any:
-        """How badly each row is rebuilt, (n,): the mean loss over its known entries; larger is stranger."""
+    def anomaly(self, X: Any, *, kind: str | None = None) -> Any:
+        """How badly each row is rebuilt, (n,): the mean loss over its known entries; larger is stranger.
+
+        kind: ``reconstruction``, the only one of a model without a likelihood.
+        """
         tensor, origin = self._arrive(X, "anomaly")
+        if kind not in (None, "reconstruction"):
+            raise self._fail("anomaly", f"kind is {kind!r}, but the model has no likelihood; use 'reconstruction'")
         with speaking(self, "anomaly"):
             self.space_.check(tensor, gray=True)
         return origin.mirror(self._evaluate(self._strangeness, tensor))

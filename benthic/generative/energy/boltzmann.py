@@ -315,8 +315,8 @@ class BernoulliRBM(Uses, Encodes, Samples, HasDensity, NetworkEstimator):
         """The exact log-mass of each row, (n,); absent where the partition function is only estimated."""
         return self.likelihood(X, "exact").value
 
-    def anomaly(self, X: Any) -> Any:
-        """How strange each row is, (n,): minus its exact log-likelihood, or else its free energy."""
+    def _surprise(self, X: Any, **given: Any) -> Any:
+        """Minus the exact log-likelihood, or else the free energy."""
         shift = self.log_partition("exact").value if self._small else 0.0
         return self.free_energy(X) + shift
 

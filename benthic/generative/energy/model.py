@@ -368,8 +368,8 @@ class EnergyModel(Uses, Samples, HasDensity, ClassNamePrefixFeaturesOutMixin, Tr
             return Likelihood(value, stderr, "nce", "estimate", "density")
         return Likelihood(value, stderr, "ais", "upper", "density")
 
-    def anomaly(self, X: Any) -> Any:
-        """How strange each row is, (n,): minus its log-likelihood where that needs no settings, else its energy."""
+    def _surprise(self, X: Any, **given: Any) -> Any:
+        """Minus the log-likelihood where that needs no settings, else the energy."""
         check_is_fitted(self)
         return -self.likelihood(X).value if self._settings.reference == "normal" else self.energy(X)
 

@@ -25,6 +25,7 @@ from benthic.generative.latent_pictures import training_picture
 from benthic.generative.vae.conditions import parse_given
 from benthic.nets.evaluate import device_of, in_blocks
 from benthic.nets.noise import draw_normal
+from benthic.uses.strangeness import anomaly
 from benthic.uses.verbs import Uses, conditions
 
 _DRAWS = 16  # of the noise of grids
@@ -266,9 +267,13 @@ class NormalizingFlow(Uses, Encodes, Samples, HasExactDensity, FillingFlowEstima
         """Mean log-likelihood per row in nats; with conditions ``y`` that of the rows given them."""
         return self.likelihood(X, given=y if self.condition is not None else None).mean()
 
-    def anomaly(self, X: Any, given: Any = None) -> Any:
-        """How strange each row is, (n,): its negative log-likelihood, given its condition if that is known."""
-        return -self.likelihood(X, given=given).value
+    def anomaly(self, X: Any, given: Any = None, *, kind: str | None = None, reference: Any = None) -> Any:
+        """How strange each row is, (n,): its negative log-likelihood, given its condition if that is known.
+
+        kind: ``log_prob``, that; ``typicality`` or ``reconstruction``. reference: rows known to be good (see
+        ``benthic.uses.anomaly``).
+        """
+        return anomaly(self, X, kind, reference=reference, given=given)
 
     # -- samples -----------------------------------------------------------------------------------------
 

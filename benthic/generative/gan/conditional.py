@@ -28,6 +28,7 @@ from benthic.nets.evaluate import device_of, in_blocks, in_type
 from benthic.nets.noise import draw_uniform
 from benthic.training.estimator import Session
 from benthic.training.intake import Intake
+from benthic.uses.strangeness import anomaly
 from benthic.uses.verbs import conditions
 
 _POINTS = 2048  # draws of all classes that a likelihood is made of
@@ -372,6 +373,10 @@ class ConditionalGAN(Classifies, PictureAdversarialEstimator):
         kind, _ = self._parse(method)
         return kind, "estimate" if kind == "kde" else "lower", "density"
 
-    def anomaly(self, X: Any, given: Any = None) -> Any:
-        """How strange each row is, (n,): its negative log-likelihood, given its label if that is known."""
-        return -self.likelihood(X, given=given).value
+    def anomaly(self, X: Any, given: Any = None, *, kind: str | None = None, reference: Any = None) -> Any:
+        """How strange each row is, (n,): its negative log-likelihood, given its label if that is known.
+
+        kind: ``log_prob``, that; ``typicality`` or ``reconstruction``. reference: rows known to be good (see
+        ``benthic.uses.anomaly``).
+        """
+        return anomaly(self, X, kind, reference=reference, given=given)

@@ -35,6 +35,7 @@ from benthic.training.estimator import Session
 from benthic.training.intake import Intake
 from benthic.training.network import scales_of
 from benthic.uses.latent import Filled, fill
+from benthic.uses.strangeness import anomaly
 from benthic.uses.verbs import conditions as one_row_or_many
 
 _CHAINS = 8
@@ -426,9 +427,13 @@ class ConditionalVAE(Classifies, VariationalEstimator):
         stderr = (shares * torch.stack([part.stderr for part in parts], 1)).sum(1)
         return replace(parts[0], value=torch.logsumexp(joint, 1), stderr=stderr)
 
-    def anomaly(self, X: Any, given: Any = None) -> Any:
-        """How strange each row is, (n,): its negative log-likelihood, given its condition if that is known."""
-        return -self.likelihood(X, given=given).value
+    def anomaly(self, X: Any, given: Any = None, *, kind: str | None = None, reference: Any = None) -> Any:
+        """How strange each row is, (n,): its negative log-likelihood, given its condition if that is known.
+
+        kind: ``log_prob``, that; ``typicality`` or ``reconstruction``. reference: rows known to be good (see
+        ``benthic.uses.anomaly``).
+        """
+        return anomaly(self, X, kind, reference=reference, given=given)
 
 
 def _frequencies(intake: Intake, classes: int) -> np.ndarray:
