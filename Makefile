@@ -18,7 +18,7 @@ PYTEST = cache=$$(mktemp -d) && trap 'rm -rf "$$cache"' EXIT && \
 .DELETE_ON_ERROR:
 
 help:
-	@echo "make demo      fit the models on bundled data and write report.html"
+	@echo "make demo      compare seven models on digits and write report.html"
 	@echo "make test      the tests that take seconds"
 	@echo "make test-all  all tests but those that need a GPU"
 	@echo "make lint      ruff, mypy, import-linter"

@@ -14,7 +14,12 @@ from benthic.base.errors import nearest
 
 __version__ = "0.1.0"
 
-_FUNCTIONS = {"load": "benthic.base.modelfile", "save": "benthic.base.modelfile"}
+_FUNCTIONS = {
+    "Comparison": "benthic.leaderboard.contest.results",
+    "compare": "benthic.leaderboard.contest.comparing",
+    "load": "benthic.base.modelfile",
+    "save": "benthic.base.modelfile",
+}
 _ROOMS = (
     "base",
     "pictures",

@@ -3,50 +3,23 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benthic.base.catalogue import catalogue
-from benthic.base.files import write_atomic
-from benthic.base.schema import is_frame, to_arrow
+from benthic.base.schema import is_frame
 from benthic.cli.inputs import Inputs
 from benthic.generative.latent_pictures import traversals
 from benthic.metrics.judging import answers_of
-from benthic.pictures.canvas import png
 from benthic.pictures.curves import loss_curve, roc_curve
 from benthic.pictures.grids import image_grid, scatter_map
-from benthic.pictures.marginals import marginals
+from benthic.pictures.marginals import columns_of, marginals
+from benthic.pictures.page import Picture
 from benthic.pictures.plane import box_around, density_map, side_by_side
 from benthic.pictures.predictions import confusion, predicted_against_true
 
 _SHOWN = 2000  # rows drawn in a picture
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A figure with a file name, a title and a sentence that says what to see in it."""
-
-    name: str
-    title: str
-    caption: str
-    figure: Any
-
-    def png(self) -> bytes:
-        """The picture on a transparent ground, so that it suits a light and a dark page."""
-        self.figure.patch.set_alpha(0)
-        for axes in self.figure.axes:
-            axes.patch.set_alpha(0)
-            for side in ("top", "right"):
-                axes.spines[side].set_visible(False)
-        return png(self.figure, dpi=130)
-
-    def save(self, folder: Path) -> None:
-        """Write it on white paper as a file of its own."""
-        self.figure.patch.set(facecolor="white", alpha=1)
-        write_atomic(folder / f"{self.name}.png", png(self.figure))
 
 
 def pictures_of(model: Any, rows: Inputs, seed: int = 0) -> list[Picture]:
@@ -123,7 +96,7 @@ def _of_samples(model: Any, rows: Inputs, seed: int) -> list[Picture]:
         found = [Picture("samples", "Samples", text, side_by_side(rows.X, np.asarray(drawn), ("data", "samples")))]
         return [*found, *_of_density(model, np.asarray(rows.X))]
     text = "Every column of the data and of as many rows drawn from the model; the two should overlap."
-    new, real = _by_name(drawn, rows), _by_name(rows.X, rows)
+    new, real = columns_of(drawn, rows.columns), columns_of(rows.X, rows.columns)
     return [Picture("samples", "Samples", text, marginals({name: real[name] for name in new}, new))]
 
 
@@ -170,22 +143,3 @@ def _images(values: np.ndarray, rows: Inputs) -> np.ndarray:
     if values.ndim == 4:
         return np.clip(values, 0, 1) if values.shape[1] == 3 else values
     return values.reshape(len(values), *(rows.image or ()))
-
-
-def _by_name(values: Any, rows: Inputs) -> dict[str, Any]:
-    if is_frame(values):
-        table = to_arrow(values)
-        return {name: _values(table.column(name)) for name in table.column_names}
-    flat = np.asarray(values).reshape(len(values), -1)
-    names = rows.columns if len(rows.columns) == flat.shape[1] else [f"x{j}" for j in range(flat.shape[1])]
-    return {name: flat[:, j].tolist() for j, name in enumerate(names)}
-
-
-def _values(column: Any) -> list[Any]:
-    """A column as a list; dates as years, so that they can be counted in bins."""
-    import pyarrow as pa
-
-    if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
-        seconds = column.cast(pa.timestamp("s"), safe=False).cast(pa.int64()).to_pylist()
-        return [None if second is None else 1970 + second / 31_556_952 for second in seconds]
-    return list((column.cast(pa.int64()) if pa.types.is_temporal(column.type) else column).to_pylist())

@@ -11,7 +11,7 @@ import typer
 
 from benthic import __version__
 from benthic.base.errors import nearest
-from benthic.cli import demo, fit, look, use
+from benthic.cli import compare, demo, fit, look, use
 from benthic.cli.failure import FAILED, INTERRUPTED, USAGE, Usage, one_line
 
 # click's class, whether typer brings its own copy of click or not
@@ -58,7 +58,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     help="Machine learning, all the way down: fit, judge, sample and explain any model of the catalogue.",
-    epilog="Start with: benthic list · benthic fit VAE digits · benthic demo",
+    epilog="Start with: benthic list · benthic compare iris --target species · benthic demo",
 )
 
 
@@ -86,7 +86,8 @@ _COMMANDS = {
     "sample": (use.sample, "Draw new examples from a model."),
     "forecast": (use.forecast, "Say how sequences go on, with intervals."),
     "evaluate": (use.evaluate, "Judge a model: numbers with error bars."),
-    "demo": (demo.demo, "Fit four families; write one report."),
+    "compare": (compare.compare, "Rank models of all families on your data."),
+    "demo": (demo.demo, "Compare seven models of digits; one report."),
 }
 for _name, (_function, _words) in _COMMANDS.items():
     app.command(_name, short_help=_words)(_function)

@@ -9,7 +9,33 @@ from typing import Any
 
 import numpy as np
 
+from benthic.base.schema import is_frame, to_arrow
 from benthic.pictures.canvas import new_figure
+
+
+def columns_of(values: Any, names: Sequence[str] = ()) -> dict[str, list[Any]]:
+    """Rows of a frame or an array as lists of values by column; dates as years, so that they can be counted in bins.
+
+    names: of the columns of an array.
+
+    >>> columns_of(np.array([[1.0, 2.0]]), ["a", "b"])
+    {'a': [1.0], 'b': [2.0]}
+    """
+    if is_frame(values):
+        table = to_arrow(values)
+        return {name: _values(table.column(name)) for name in table.column_names}
+    flat = np.asarray(values).reshape(len(values), -1)
+    known = names if len(names) == flat.shape[1] else [f"x{j}" for j in range(flat.shape[1])]
+    return {str(name): flat[:, j].tolist() for j, name in enumerate(known)}
+
+
+def _values(column: Any) -> list[Any]:
+    import pyarrow as pa
+
+    if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
+        seconds = column.cast(pa.timestamp("s"), safe=False).cast(pa.int64()).to_pylist()
+        return [None if second is None else 1970 + second / 31_556_952 for second in seconds]
+    return list((column.cast(pa.int64()) if pa.types.is_temporal(column.type) else column).to_pylist())
 
 
 def marginals(

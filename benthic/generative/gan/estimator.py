@@ -170,7 +170,7 @@ class AdversarialEstimator(Uses, Encodes, Samples, HasDensity, NetworkEstimator)
         steps = trainer.steps or (trainer.epochs or 0) * math.ceil(rows / size) or usual
         rounds = max(1.0, steps / len(self._phases()))
         decay = trainer.ema or max(0.01, 1.0 - 1.0 / max(1.0, _HORIZON * rounds))
-        if trainer.epochs is None:
+        if not trainer.limited:
             trainer = replace(trainer, steps=steps)
         return replace(trainer, batch_size=size, ema=decay, lr=trainer.lr or self.default_lr)
 
@@ -215,8 +215,8 @@ class AdversarialEstimator(Uses, Encodes, Samples, HasDensity, NetworkEstimator)
         turns = {"look": Turn(everyone, "look"), "step": Turn(everyone)}
         codes = self._codes(len(look.X), look.X, generator(session.seed, "watch"))
         gap = "wasserstein" if self._pair.name == "wasserstein" else "critic_gap"
-        total = trainer.steps or (trainer.epochs or 1) * math.ceil(len(look.X) / (trainer.batch_size or 1))
-        self._watch = diagnostics.Watch(network, look.X, look.y, codes, gap, total)
+        total = trainer.steps or (trainer.epochs or 0) * math.ceil(len(look.X) / (trainer.batch_size or 1))
+        self._watch = diagnostics.Watch(network, look.X, look.y, codes, gap, total or self.default_steps)
         return GradientLearner(
             players,
             trainer,

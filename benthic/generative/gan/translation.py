@@ -183,7 +183,7 @@ class ImageTranslation(Predicts, NetworkEstimator):
         size = math.ceil(rows / math.ceil(rows / min(trainer.batch_size or _BATCH, rows)))
         steps = trainer.steps or (trainer.epochs or 0) * math.ceil(rows / size) or _STEPS
         rounds = steps / (1 + self.critic_steps)
-        trainer = trainer if trainer.epochs else replace(trainer, steps=steps)
+        trainer = trainer if trainer.limited else replace(trainer, steps=steps)
         decay = trainer.ema or max(0.01, 1.0 - 1.0 / max(1.0, _HORIZON * rounds))
         return replace(trainer, batch_size=size, ema=decay, lr=trainer.lr or (3e-4 if self._pictured else 1e-3))
 

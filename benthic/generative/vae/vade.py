@@ -32,6 +32,7 @@ from benthic.training.network import training_dtype
 
 _START_ROWS = 1 << 17  # rows whose codes the mixture starts from
 _JUDGED_ROWS = 1 << 13  # rows on which the number of clusters is chosen
+_PRETRAIN_SHARE = 0.3  # of the trainer's seconds, for the plain autoencoder
 
 
 class _Plain(NamedTuple):
@@ -162,7 +163,8 @@ class VaDE(ClusterMixin, VariationalEstimator):
         if len(counts) > 1:
             session = replace(session, trainer=replace(session.trainer, checkpoint=None, resume=False))
         resumed = session.trainer.resume and stored_seed(session.trainer.saving) is not None
-        plain = None if resumed else self._pretrain(intake, session)
+        plain = None if resumed else self._pretrain(intake, _timed(session, _PRETRAIN_SHARE))
+        session = _timed(session, (1 - _PRETRAIN_SHARE * (self.pretrain_epochs != 0)) / len(counts))
         self.bics_ = {}
         kept: dict[str, Any] = {}
         for count in counts:
@@ -334,3 +336,9 @@ class VaDE(ClusterMixin, VariationalEstimator):
     def _facts(self) -> dict[str, Any]:
         weights = ", ".join(f"{w:.3f}" for w in self.weights_)
         return {"clusters": f"{self.n_clusters_}, weights {weights}", **super()._facts()}
+
+
+def _timed(session: Session, share: float) -> Session:
+    """The session with a share of its seconds, where it has any."""
+    seconds = session.trainer.seconds
+    return session if seconds is None else replace(session, trainer=replace(session.trainer, seconds=share * seconds))

@@ -1,0 +1,247 @@
+"""The data of a comparison as numbers, and the shapes in which models take them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benthic.base.arrays import is_tensor
+from benthic.base.errors import InvalidInput
+from benthic.base.schema import Schema, is_frame, to_arrow
+from benthic.data.dataset import Dataset
+from benthic.leaderboard.contest.contestants import takes_images
+from benthic.leaderboard.contest.records import Contestant, DataFacts
+
+LEAST_ROWS = 50
+
+
+@dataclass(frozen=True, eq=False)
+class Material:
+    """Rows as numbers, and how they become what a model takes.
+
+    rows: (n, width). y: (n,) labels or None. facts: for people. shape: of one row, (d,) or (c, h, w). schema: of a
+    frame.
+    """
+
+    rows: np.ndarray
+    y: np.ndarray | None
+    facts: DataFacts
+    shape: tuple[int, ...]
+    schema: Schema | None = None
+
+    def form(self, contestant: Contestant) -> str:
+        """How a contestant takes rows: ``arrow``, ``frame`` (as the person's own), ``image`` or ``flat``."""
+        if self.schema is not None:
+            if contestant.origin == "baseline":
+                return "flat"
+            return "arrow" if contestant.origin == "catalogue" else "frame"
+        return "image" if len(self.shape) == 3 and takes_images(contestant.model) else "flat"
+
+    def give(self, rows: np.ndarray, form: str) -> Any:
+        """Rows (n, width) in a form."""
+        if form == "arrow" and self.schema is not None:
+            return _with_categories(self.schema, rows)
+        if form == "frame" and self.schema is not None:
+            return self.schema.decode(rows)
+        return rows.reshape(len(rows), *self.shape) if form == "image" else rows
+
+    def person(self, rows: np.ndarray) -> Any:
+        """Rows (n, width) as the person's own data look."""
+        form = "frame" if self.schema is not None else "image" if len(self.shape) == 3 else "flat"
+        return self.give(rows, form)
+
+    def take_back(self, made: Any, n: int) -> np.ndarray:
+        """What a model made, as rows (n, width); refuses what does not look like the data."""
+        if isinstance(made, tuple):
+            made = made[0]  # scikit-learn's mixtures give their components too
+        if is_tensor(made):
+            made = made.detach().cpu().numpy()
+        if self.schema is not None and is_frame(made):
+            rows = self.schema.encode(made)
+        else:
+            rows = np.asarray(made, dtype=np.float64)
+            rows = rows.reshape(len(rows), -1) if rows.ndim else rows
+            if self.schema is not None and rows.shape[1:] == (self.schema.width,) and np.isfinite(rows).all():
+                rows = self.schema.encode(self.schema.decode(rows))  # whole numbers and categories become such again
+        if rows.shape != (n, self.rows.shape[1]):
+            raise InvalidInput(f"sample returned shape {np.shape(made)} for {n} rows of shape {self.shape}")
+        return rows
+
+    @property
+    def groups(self) -> tuple[slice, ...]:
+        """The columns of the matrix that belong to each column of the data."""
+        if self.schema is not None:
+            return self.schema.groups
+        return tuple(slice(j, j + 1) for j in range(self.rows.shape[1]))
+
+    @property
+    def categorical(self) -> np.ndarray:
+        """(width,) whether a column of the matrix is one value of a category."""
+        marks = np.zeros(self.rows.shape[1], dtype=bool)
+        if self.schema is not None:
+            for column, group in zip(self.schema.columns, self.schema.groups, strict=True):
+                marks[group] = column.kind == "category"
+        return marks
+
+    def digest(self) -> str:
+        """A fingerprint of the data, for the cache."""
+        found = hashlib.sha256(np.ascontiguousarray(self.rows).tobytes())
+        found.update(repr((self.shape, self.rows.dtype, self.schema)).encode())
+        if self.y is not None:
+            found.update(repr(self.y.tolist()).encode() if self.y.dtype == object else self.y.tobytes())
+        return found.hexdigest()
+
+
+def _with_categories(schema: Schema, rows: np.ndarray) -> Any:
+    """A table whose categories are declared, so that a part of the rows still knows all of them."""
+    import pyarrow as pa
+
+    table = schema.decode(rows, frame="arrow")
+    columns = {}
+    for column in schema.columns:
+        array = table.column(str(column.name)).combine_chunks()
+        if column.kind == "category" and not pa.types.is_dictionary(array.type):
+            values = pa.array(column.categories, type=array.type)
+            codes = pa.compute.index_in(array, value_set=values)
+            array = pa.DictionaryArray.from_arrays(codes, values)
+        columns[str(column.name)] = array
+    return pa.table(columns)
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """Data as a person passed them or a file holds them: rows, labels, a name, the target's name, names of columns."""
+
+    X: Any
+    y: np.ndarray | None
+    name: str = "data"
+    target: str | None = None
+    names: tuple[Any, ...] = ()
+
+
+def opened(X: Any, y: Any = None, *, target: Any = None, drop: Sequence[Any] = ()) -> Opened:
+    """The data from an array, a tensor, a frame, a data set, a bundled name or a path, with the target taken out."""
+    if X is None:
+        raise InvalidInput("compare: there is no data; pass X, a bundled name such as 'digits', or a path")
+    if isinstance(X, (str, Path)):
+        from benthic.data.bundled import load
+
+        X, target, drop = load(X, target, drop), None, ()
+    if isinstance(X, Dataset):
+        words = None if X.target is None else str(X.target)
+        return Opened(X.X, _labels(X.y if y is None else y), X.name or "data", words, X.feature_names)
+    words = None if y is None else str(getattr(y, "name", None) or "y")
+    if is_frame(X):
+        X, y, words = _without_target(X, y, target, drop, words)
+    elif target is not None or drop:
+        raise InvalidInput("compare: target and drop name columns, but X is an array; pass labels as y, columns as X")
+    return Opened(X, _labels(y), target=words)
+
+
+def material_of(X: Any, y: Any = None, *, target: Any = None, drop: Sequence[Any] = ()) -> Material:
+    """The data of a comparison of generators, as numbers; X may also be ``Opened``.
+
+    Refuses text, missing values and fewer than 50 rows.
+
+    >>> material_of("iris").facts.columns
+    4
+    """
+    data = X if isinstance(X, Opened) else opened(X, y, target=target, drop=drop)
+    return _from_frame(data) if is_frame(data.X) else _from_array(data)
+
+
+def _without_target(X: Any, y: Any, target: Any, drop: Sequence[Any], words: str | None) -> tuple[Any, Any, Any]:
+    """A frame without its target and without the columns that are left out."""
+    if target is None and not drop:
+        return X, y, words
+    from benthic.base.frames import frame_kind
+    from benthic.data.dataset import from_table
+
+    found = from_table(to_arrow(X), "data", "the data", target, drop)
+    kept = [str(name) for name in found.feature_names]
+    rest = found.X if frame_kind(X) == "arrow" else X[kept]
+    return rest, y if target is None else found.y, words if target is None else str(target)
+
+
+def _labels(y: Any) -> np.ndarray | None:
+    if y is None:
+        return None
+    if is_tensor(y):
+        y = y.detach().cpu().numpy()
+    found = np.asarray(y.to_pylist() if hasattr(y, "to_pylist") else y)
+    if found.ndim != 1:
+        raise InvalidInput(f"compare: y has shape {found.shape}; one label a row is needed")
+    return found
+
+
+def _from_frame(data: Opened) -> Material:
+    schema = Schema.infer(data.X)
+    if schema.dropped:
+        column, why = next(iter(schema.dropped.items()))
+        raise InvalidInput(
+            f"compare: column {column!r} cannot be learned from ({why}); leave it out with drop=[{column!r}], or "
+            "declare it as a category if its values repeat"
+        )
+    rows = schema.encode(data.X)
+    gaps = np.isnan(rows)
+    if gaps.any():
+        owner = next(c for c, g in zip(schema.columns, schema.groups, strict=True) if gaps[:, g].any())
+        _refuse_gaps(int(gaps.any(1).sum()), f"column {owner.name!r}")
+    facts = DataFacts(data.name, len(rows), len(schema.columns), "frame", (len(schema.columns),), data.target)
+    return _checked(Material(rows, data.y, facts, (rows.shape[1],), schema))
+
+
+def _from_array(data: Opened) -> Material:
+    array = data.X.detach().cpu().numpy() if is_tensor(data.X) else np.asarray(data.X)
+    if array.dtype.kind not in "biuf":
+        raise InvalidInput(
+            f"compare: X holds {array.dtype} values, which are not numbers; pass a frame for mixed types"
+        )
+    if array.ndim not in (2, 4) or 0 in array.shape:
+        raise InvalidInput(f"compare: X has shape {array.shape}; rows (n, d) or images (n, c, h, w) are needed")
+    shape = array.shape[1:] if array.ndim == 4 else _pixels(data.names) or array.shape[1:]
+    rows = array.reshape(len(array), -1)
+    rows = rows if rows.dtype == np.float32 else rows.astype(np.float64)
+    if not np.isfinite(rows).all():
+        bad = ~np.isfinite(rows)
+        _refuse_gaps(int(bad.any(1).sum()), f"column {int(np.flatnonzero(bad.any(0))[0])}")
+    kind = "image" if len(shape) == 3 else "table"
+    facts = DataFacts(data.name, len(rows), rows.shape[1], kind, tuple(int(size) for size in shape), data.target)
+    return _checked(Material(rows, data.y, facts, facts.shape))
+
+
+def _refuse_gaps(rows: int, where: str) -> None:
+    raise InvalidInput(
+        f"compare: {rows} rows hold missing or infinite values, first in {where}; leave these rows out, or fill them "
+        "first, for example with GaussianMixture(5).fit(X).impute(X)"
+    )
+
+
+def _checked(found: Material) -> Material:
+    n = len(found.rows)
+    if n < LEAST_ROWS:
+        raise InvalidInput(
+            f"compare: there are {n} rows; at least {LEAST_ROWS} are needed to fit on some and judge on others"
+        )
+    if found.y is not None and len(found.y) != n:
+        raise InvalidInput(f"compare: X has {n} rows and y has {len(found.y)}; they must be the same")
+    return found
+
+
+def _pixels(names: Sequence[Any]) -> tuple[int, int, int] | None:
+    """The shape of pictures whose columns are called pixel_<row>_<column>.
+
+    >>> _pixels(["pixel_0_0", "pixel_0_1"])
+    (1, 1, 2)
+    """
+    places = [re.fullmatch(r"pixel_(\d+)_(\d+)", str(name)) for name in names]
+    if not places or not all(places):
+        return None
+    height, width = (1 + max(int(place[axis]) for place in places if place) for axis in (1, 2))
+    return (1, height, width) if height * width == len(names) else None

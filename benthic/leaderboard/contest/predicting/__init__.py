@@ -1,0 +1,1 @@
+"""Predictors and clusterings compared by cross-validation, with corrected tests."""

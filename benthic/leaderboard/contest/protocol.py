@@ -1,0 +1,112 @@
+"""The rules of a fair comparison: which rows fit and which judge, how often, and under which budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benthic.base.errors import InvalidInput
+from benthic.base.seeds import np_generator
+from benthic.leaderboard.contest.material import Material
+from benthic.leaderboard.contest.records import Budget
+
+_HALF = 2000  # judged rows at most, of each half
+_LEARNED = 5000  # rows at most for the feature space
+_LEAST = 10
+_LEAST_SECONDS = 0.1
+_LEAST_BATCH = 32
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """Row numbers of the disjoint parts of the data.
+
+    fit: what models learn from. features: what the feature space learns from. first: what samples are judged against.
+    second: real rows that are judged like samples, which is the floor; as many as first.
+    """
+
+    fit: np.ndarray
+    features: np.ndarray
+    first: np.ndarray
+    second: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The same parts as rows (n, width), with their labels where there are any."""
+
+    fit: np.ndarray
+    features: np.ndarray
+    first: np.ndarray
+    second: np.ndarray
+    fit_y: np.ndarray | None = None
+    features_y: np.ndarray | None = None
+
+    @property
+    def n(self) -> int:
+        """Rows of each half, and of every sample."""
+        return len(self.first)
+
+
+def deal(n: int, fraction: float = 0.3, seed: int = 0) -> Parts:
+    """Disjoint parts of n rows.
+
+    fraction: share of the rows to judge with, in two equal halves of at most 2000 rows. A tenth of the rows, at most
+    5000, is for the feature space; models learn from the rest.
+
+    >>> parts = deal(1000)
+    >>> len(parts.fit), len(parts.features), len(parts.first), len(parts.second)
+    (600, 100, 150, 150)
+    """
+    if not 0 < fraction <= 0.8:
+        raise InvalidInput(
+            f"compare: fraction is {fraction!r}; the share of rows to judge with lies above 0 and up to 0.8"
+        )
+    half = min(_HALF, max(_LEAST, round(n * fraction / 2)))
+    learned = min(_LEARNED, max(_LEAST, n // 10))
+    order = np_generator(seed, "compare").permutation(n)
+    ends = np.cumsum([half, half, learned])
+    first, second, features, fit = (np.sort(part) for part in np.split(order, ends))
+    if len(fit) < _LEAST:
+        raise InvalidInput(f"compare: {n} rows and fraction={fraction} leave {len(fit)} to fit; use a smaller fraction")
+    return Parts(fit, features, first, second)
+
+
+def split(material: Material, fraction: float = 0.3, seed: int = 0) -> Split:
+    """The rows of the disjoint parts."""
+    parts = deal(len(material.rows), fraction, seed)
+    rows, y = material.rows, material.y
+    labels = (None, None) if y is None else (y[parts.fit], y[parts.features])
+    return Split(rows[parts.fit], rows[parts.features], rows[parts.first], rows[parts.second], *labels)
+
+
+def seeds_of(seeds: Any, random_state: int = 0) -> tuple[int, ...]:
+    """Seeds of the fits: so many from ``random_state`` on, or those given.
+
+    >>> seeds_of(3), seeds_of([5, 7])
+    ((0, 1, 2), (5, 7))
+    """
+    if isinstance(seeds, (int, np.integer)) and not isinstance(seeds, bool):
+        if seeds < 1:
+            raise InvalidInput(f"compare: seeds is {seeds}; at least 1 fit a model is needed, 3 are useful")
+        return tuple(range(int(random_state), int(random_state) + int(seeds)))
+    try:
+        found = tuple(int(seed) for seed in seeds)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"compare: seeds is {seeds!r}; pass how many, or a list of whole numbers") from error
+    if not found or len(set(found)) < len(found) or min(found) < 0:
+        raise InvalidInput(f"compare: seeds are {found}; different whole numbers of at least 0 are needed")
+    return found
+
+
+def check_budget(budget: Budget, width: int) -> Budget:
+    """Refuse a budget that no model could keep; width: numbers in a row."""
+    least = {"seconds": _LEAST_SECONDS, "parameters": float(width), "evaluations": float(_LEAST_BATCH)}[budget.kind]
+    if budget.amount < least:
+        unit = "s" if budget.kind == "seconds" else budget.kind
+        raise InvalidInput(
+            f"compare: a budget of {budget} is too small for any model; at least {least:g} {unit} are needed"
+        )
+    return budget

@@ -1,0 +1,1 @@
+"""What a comparison looks like: the page, its pictures, the table while it runs."""

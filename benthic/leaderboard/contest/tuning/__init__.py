@@ -1,0 +1,1 @@
+"""Settings searched for under the budget of a comparison."""
