@@ -270,11 +270,8 @@ class DiffusionEstimator(DiffusionVerbs, NetworkEstimator):
 
     def _with_budget(self, trainer: Trainer, rows: int) -> Trainer:
         """The trainer with a batch size, a budget and an average that suit the data."""
-        size, budget, usual = (
-            trainer.batch_size,
-            trainer.limited,
-            _TABLE_STEPS if rows < _LONG_TABLE else _LONG_TABLE_STEPS,
-        )
+        size, budget = trainer.batch_size, trainer.limited
+        usual = _TABLE_STEPS if rows < _LONG_TABLE else _LONG_TABLE_STEPS
         if self._plan().kind == "unet":
             trainer = replace(trainer, batch_size=size or (_PICTURE_BATCH if rows < 8192 else 128))
             per_epoch = math.ceil(rows / cast(int, trainer.batch_size))
