@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import math
 import os
-import pickle
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from multiprocessing.connection import Connection, wait
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
-from benthic.base.errors import Interrupted, InvalidInput
+from benthic.base.errors import Interrupted
 from benthic.leaderboard.contest import keeping, sharing
+from benthic.leaderboard.contest.crew import Crew, Ended, packable, processes
 from benthic.leaderboard.contest.jobs import Job, do_job
 from benthic.leaderboard.contest.material import Material
 from benthic.leaderboard.contest.protocol import Split
 from benthic.leaderboard.contest.records import Outcome
+from benthic.leaderboard.contest.worker import fit_one
 
 _SLACK = 5.0  # seconds after its limit in which a fit may still end by itself
 _LONG = 1e8
@@ -40,23 +36,22 @@ class Fits:
     What is kept in the folders of jobs from before is not done again.
 
     n_jobs: processes that fit at once, -1 for as many as there are cores; each has one thread if there are several. 0
-    fits in this process, as happens to models that cannot be sent to another (whose class is defined in a script or a
-    notebook); there a fit is stopped only between steps of Python. Under ``torchrun`` each process does its share, see
-    ``sharing``. spans: when fits began and ended, as far as they
-    were done now.
+    fits in this process, as happens to models that cannot be sent to another; there a fit is stopped only between steps
+    of Python. Under ``torchrun`` each process does its share, see ``sharing``. spans: when fits began and ended, as far
+    as they were done now.
     """
 
     def __init__(self, jobs: Sequence[Job], material: Material, split: Split, n_jobs: int = 1) -> None:
-        count = _processes(n_jobs)
+        count = processes(n_jobs)
         self._jobs, self._material, self._split = jobs, material, split
         kept = ((at, keeping.read_outcome(job.folder, job.contestant.name)) for at, job in enumerate(jobs))
         self._kept = {at: _for_person(outcome, material) for at, outcome in kept if outcome is not None}
         every = [at for at in range(len(jobs)) if at not in self._kept]
         todo = [at for at in every if sharing.is_ours(at)]
         self._others = [at for at in every if at not in todo]
-        self._away = {at: jobs[at] for at in todo if count and portable(jobs[at])}
+        self._away = [at for at in todo if count and packable(jobs[at])]
         self._here = [at for at in todo if at not in self._away]
-        self._crew = Crew(min(count, len(self._away)), material, split) if self._away else None
+        self._crew = self._hired(min(count, len(self._away))) if self._away else None
         self.spans: list[tuple[float, float]] = []
 
     def __enter__(self) -> Fits:
@@ -66,14 +61,20 @@ class Fits:
         if self._crew is not None:
             self._crew.stop()
 
+    def _hired(self, count: int) -> Crew:
+        known = replace(self._material, rows=self._material.rows[:1], y=None)  # what a fit needs of it
+        threads, around = 1 if count > 1 else 0, sharing.alone(os.environ)
+        crew = Crew(fit_one, (known, self._split), count, threads=threads, surroundings=around)
+        crew.hire(count)
+        return crew
+
     def run(self, watch: Any = None) -> list[Outcome]:
         """Every outcome, in the order of the jobs; watch: is told what starts and ends."""
         found = dict(self._kept)
         for outcome in self._kept.values():
             _tell(watch, "ended", outcome)
         if self._crew is not None:
-            found |= self._crew.run(self._away, watch)
-            self.spans += self._crew.spans
+            found |= self._elsewhere(self._crew, watch)
         sharing.wait_for([self._jobs[at] for at in self._others])
         for at in self._others:
             done = keeping.read_outcome(self._jobs[at].folder, self._jobs[at].contestant.name)
@@ -87,6 +88,30 @@ class Fits:
             _tell(watch, "ended", found[at])
         return [found[at] for at in range(len(self._jobs))]
 
+    def _elsewhere(self, crew: Crew, watch: Any) -> dict[int, Outcome]:
+        """The outcomes of the jobs that are done in other processes."""
+        places, found = {id(self._jobs[at]): at for at in self._away}, dict[int, Outcome]()
+        jobs = [self._jobs[at] for at in self._away]
+
+        def started(job: Job) -> None:
+            _tell(watch, "started", job.contestant.name, job.seed)
+
+        try:
+            for ended in crew.run(jobs, _limit, started):
+                outcome = _cut(ended) if ended.value is None else ended.value
+                kept = keeping.read_outcome(ended.job.folder, ended.job.contestant.name)
+                found[places[id(ended.job)]] = outcome if kept is None else _for_person(kept, self._material)
+                done = ended.since if ended.stage not in ("", "fit") else time.monotonic()
+                if not math.isnan(outcome.seconds):
+                    self.spans.append((done - outcome.seconds, done))
+                _tell(watch, "ended", found[places[id(ended.job)]])
+        except KeyboardInterrupt as error:
+            raise Interrupted(
+                f"compare: interrupted with {len(found)} of {len(self._away)} fits done; what is done is kept where a "
+                "folder was given, and the same call goes on from there"
+            ) from error
+        return found
+
     def fitting(self) -> float:
         """Seconds of this run in which at least one model was being fitted."""
         total, reached = 0.0, -math.inf
@@ -94,22 +119,6 @@ class Fits:
             total += max(0.0, ended - max(begun, reached))
             reached = max(reached, ended)
         return total
-
-
-def _processes(n_jobs: Any) -> int:
-    if not isinstance(n_jobs, int) or isinstance(n_jobs, bool) or n_jobs < -1:
-        raise InvalidInput(f"compare: n_jobs is {n_jobs!r}; so many processes, -1 for all cores, or 0 for none")
-    return n_jobs if n_jobs >= 0 else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-
-
-def portable(job: Job) -> bool:
-    """Whether a job can be sent to another process, and understood there."""
-    held = io.BytesIO()
-    try:
-        pickle.Pickler(held, protocol=pickle.HIGHEST_PROTOCOL).dump(job)
-    except (pickle.PicklingError, TypeError, AttributeError):
-        return False
-    return b"__main__" not in held.getvalue()
 
 
 def _tell(watch: Any, event: str, *words: Any) -> None:
@@ -122,147 +131,25 @@ def _for_person(outcome: Outcome, material: Material) -> Outcome:
     return outcome if outcome.samples is None else replace(outcome, samples=material.person(outcome.samples))
 
 
-@dataclass
-class Worker:
-    """One process that fits, and what it is doing."""
-
-    process: subprocess.Popen[bytes]
-    asks: Connection
-    answers: Connection
-    ready: bool = False
-    at: int | None = None
-    job: Job | None = None
-    stage: str = "fit"
-    since: float = field(default_factory=time.monotonic)
-
-    @property
-    def deadline(self) -> float:
-        """When it has to be stopped."""
-        if self.job is None:
-            return math.inf
-        allowed = self.job.limit if self.stage == "fit" else 2 * self.job.patience
-        return self.since + min(allowed, _LONG) + _SLACK
-
-    def stop(self) -> None:
-        """End the process and everything that leads to it."""
-        self.process.kill()
-        self.process.wait()
-        self.asks.close()
-        self.answers.close()
+def _limit(job: Job, stage: str) -> float:
+    """Seconds that a stage of a job may take before its process is ended."""
+    if not stage:  # it gets ready
+        return _LONG
+    return (job.limit if stage == "fit" else 2 * job.patience) + _SLACK
 
 
-class Crew:
-    """Processes that share the jobs of a comparison; one that hangs or dies is replaced."""
-
-    def __init__(self, count: int, material: Material, split: Split) -> None:
-        self._count, self._material, self._watch = count, material, None
-        self._data = (replace(material, rows=material.rows[:1], y=None), split)  # what a worker needs of it
-        self._waiting: list[tuple[int, Job]] = []
-        self._found: dict[int, Outcome] = {}
-        self.spans: list[tuple[float, float]] = []
-        self._workers = [self._start() for _ in range(count)]
-
-    def stop(self) -> None:
-        """End all processes."""
-        for worker in self._workers:
-            worker.stop()
-
-    def run(self, jobs: dict[int, Job], watch: Any = None) -> dict[int, Outcome]:
-        """The outcomes of jobs by their numbers."""
-        self._waiting, self._watch = list(jobs.items()), watch
-        try:
-            while len(self._found) < len(jobs):
-                self._step()
-        except KeyboardInterrupt as error:
-            raise Interrupted(
-                f"compare: interrupted with {len(self._found)} of {len(jobs)} fits done; what is done is kept where a "
-                "folder was given, and the same call goes on from there"
-            ) from error
-        return self._found
-
-    def _start(self) -> Worker:
-        (theirs_in, ours_out), (ours_in, theirs_out) = os.pipe(), os.pipe()
-        threads = 1 if self._count > 1 else 0
-        code = f"from benthic.leaderboard.contest.worker import main; main({theirs_in}, {theirs_out}, {threads})"
-        paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
-        surroundings = {**sharing.alone(os.environ), "PYTHONPATH": paths}
-        if threads:
-            surroundings["OMP_NUM_THREADS"] = "1"
-        process = subprocess.Popen(
-            [sys.executable, "-c", code],
-            pass_fds=(theirs_in, theirs_out),
-            env=surroundings,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for us; we stop the workers
+def _cut(ended: Ended) -> Outcome:
+    """The outcome of a job that was stopped, or whose process is gone."""
+    job, spent = ended.job, time.monotonic() - ended.since
+    name, seed = job.contestant.name, job.seed
+    if not ended.late:
+        outcome = Outcome(name, seed, "failed", f"its process ended {ended.reason}", spent)
+    elif ended.stage == "fit":
+        outcome = Outcome(
+            name, seed, "out of budget", f"the fit was stopped after {spent:.3g} s of {job.budget}", spent
         )
-        os.close(theirs_in)
-        os.close(theirs_out)
-        return Worker(process, Connection(ours_out, readable=False), Connection(ours_in, writable=False))
-
-    def _step(self) -> None:
-        """Hand out what waits, then hear from whoever answers first, or stop whoever is late."""
-        for worker in self._workers:
-            if worker.ready and worker.job is None and self._waiting:
-                self._hand(worker)
-        first = min(worker.deadline for worker in self._workers)
-        patience = max(0.0, min(first - time.monotonic(), _LONG))
-        heard = wait([worker.answers for worker in self._workers], None if math.isinf(first) else patience)
-        for worker in list(self._workers):
-            if worker.answers in heard:
-                self._hear(worker)
-            elif time.monotonic() >= worker.deadline:
-                self._lose(worker, late=True)
-
-    def _hand(self, worker: Worker) -> None:
-        worker.at, worker.job = self._waiting.pop(0)
-        worker.stage, worker.since = "fit", time.monotonic()
-        _tell(self._watch, "started", worker.job.contestant.name, worker.job.seed)
-        worker.asks.send(worker.job)
-
-    def _hear(self, worker: Worker) -> None:
-        try:
-            word, outcome = worker.answers.recv()
-        except (EOFError, OSError):
-            self._lose(worker, late=False)
-            return
-        if word == "ready":
-            worker.asks.send(self._data)
-            worker.ready = True
-        elif word == "done" and worker.job is not None:
-            kept = keeping.read_outcome(worker.job.folder, worker.job.contestant.name)
-            self._end(worker, outcome if kept is None else _for_person(kept, self._material))
-        else:
-            worker.stage, worker.since = word, time.monotonic()
-
-    def _end(self, worker: Worker, outcome: Outcome) -> None:
-        if worker.at is not None:
-            self._found[worker.at] = outcome
-        ended = worker.since if worker.stage != "fit" else time.monotonic()
-        if not math.isnan(outcome.seconds):
-            self.spans.append((ended - outcome.seconds, ended))
-        worker.at = worker.job = None
-        _tell(self._watch, "ended", outcome)
-
-    def _lose(self, worker: Worker, *, late: bool) -> None:
-        """Note how the job of a process ended that hangs or is gone, and put another in its place."""
-        worker.stop()
-        job, code = worker.job, worker.process.returncode
-        if job is None:
-            raise InvalidInput(
-                f"compare: a process that fits ended with code {code} before it began; n_jobs=0 fits in this one"
-            )
-        spent = time.monotonic() - worker.since
-        words = f"signal {-code}, perhaps for lack of memory" if code < 0 else f"code {code}"
-        died = Outcome(job.contestant.name, job.seed, "failed", f"its process ended by {words}", spent)
-        if late and worker.stage == "fit":
-            died = replace(
-                died, status="out of budget", reason=f"the fit was stopped after {spent:.3g} s of {job.budget}"
-            )
-        elif late:
-            died = replace(died, reason=f"{worker.stage} took longer than {2 * job.patience:.3g} s", seconds=math.nan)
-        outcome = replace(died, folder=job.folder)
-        keeping.write_outcome(outcome)
-        self._end(worker, outcome)
-        self._workers.remove(worker)
-        if self._waiting:
-            self._workers.append(self._start())
+    else:
+        outcome = Outcome(name, seed, "failed", f"{ended.stage} took longer than {2 * job.patience:.3g} s")
+    outcome = replace(outcome, folder=job.folder)
+    keeping.write_outcome(outcome)
+    return outcome

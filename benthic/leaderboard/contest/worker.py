@@ -1,62 +1,41 @@
-"""A process that fits: it is sent the data once, then one job after another, until nobody asks any more."""
+"""One fit in a process of its own: what is imported or compiled once is not counted in it."""
 
 from __future__ import annotations
 
-import os
-import sys
-import threading
-import time
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
-from multiprocessing.connection import Connection
+from typing import Any
 
 import numpy as np
 
+from benthic.leaderboard.contest.jobs import Caught, Job, do_job
+from benthic.leaderboard.contest.material import Material
+from benthic.leaderboard.contest.protocol import Split
+from benthic.leaderboard.contest.records import Outcome
 
-def main(incoming: int, outgoing: int, threads: int) -> None:
-    """Serve jobs from one pipe and answer on the other; what models print goes nowhere.
-
-    threads: of torch, 0 for its own choice.
-    """
-    threading.Thread(target=_leave_with, args=(os.getppid(),), daemon=True).start()
-    asked, answers = Connection(incoming, writable=False), Connection(outgoing, readable=False)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.dup2(nowhere, sys.stderr.fileno())
-
-    import torch
-
-    from benthic.leaderboard.contest.jobs import do_job
-
-    if threads:
-        torch.set_num_threads(threads)
-    answers.send(("ready", None))
-    material, split = asked.recv()
-    warm: set[str] = set()
-    while True:
-        try:
-            job = asked.recv()
-        except EOFError:
-            return
-        kind = type(job.contestant.model).__name__
-        if kind not in warm:
-            warm_up(kind)
-            warm.add(kind)
-        outcome = do_job(job, material, split, lambda stage: answers.send((stage, None)))
-        answers.send(("done", replace(outcome, samples=None, likelihood=None, labels=None)))
+_WARM: set[str] = set()
 
 
-def _leave_with(parent: int) -> None:
-    """End this process when the one that started it is gone."""
-    while os.getppid() == parent:
-        time.sleep(1.0)
-    os._exit(1)
+def fit_one(job: Job, shared: tuple[Material, Split], say: Callable[[str], None]) -> Outcome:
+    """Do a job; what is large of its outcome stays in its folder."""
+    warm_once(job.contestant.model)
+    say("fit")
+    outcome = do_job(job, *shared, say)
+    return replace(outcome, samples=None, likelihood=None, labels=None)
+
+
+def warm_once(model: Any) -> None:
+    """Warm up for models of this class, unless that was done."""
+    kind = type(model).__name__
+    if kind not in _WARM:
+        _WARM.add(kind)
+        warm_up(kind)
 
 
 def warm_up(kind: str) -> None:
     """Fit a tiny model of the class, so that what is imported or compiled once is not counted in the first fit."""
     from benthic.base.catalogue import catalogue
-    from benthic.leaderboard.contest.jobs import Caught
 
     if kind not in catalogue():
         return

@@ -324,7 +324,7 @@ def test_predictors_are_compared_by_the_same_call() -> None:
     assert (found.task, found.data.name, found.data.target) == ("classify", "iris", "species")
     assert {line.name for line in found.lines} >= set(models)
     data = frame(120).assign(gap=np.where(np.arange(120) % 9, 1.0, np.nan))
-    found = benthic.compare(["GradientBoostingClassifier"], data, target="member", seeds=1, **QUIET)
+    found = benthic.compare(["GradientBoostingClassifier"], data, target="member", seeds=1, **{**QUIET, "budget": 60})
     assert found.line("GradientBoostingClassifier").status == "ok"  # it takes missing values
 
 

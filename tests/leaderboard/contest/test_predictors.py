@@ -23,7 +23,7 @@ from sklearn.svm import LinearSVC
 
 import benthic
 from benthic.base.errors import Interrupted, InvalidInput
-from benthic.leaderboard.contest.predicting.crew import Crew, processes
+from benthic.leaderboard.contest.crew import Crew, processes
 from benthic.leaderboard.contest.predicting.defaults import default_predictors
 from benthic.leaderboard.contest.predicting.fits import under_budget
 from benthic.leaderboard.contest.predicting.predictors import compare_predictors
@@ -323,10 +323,9 @@ def test_processes_give_the_same_numbers():
 
 def test_a_hanging_and_a_dying_job_do_not_stop_the_others():
     _odd.__module__ = "__main__"  # as if a script had defined it: it is sent by value
+    jobs = ["fine", "hang", "die", "raise"]
     with Crew(_odd, 1, size=2) as crew:
-        ended = {
-            e.job: e for e in crew.run(["fine", "hang", "die", "raise"], lambda job: 1.0 if job == "hang" else 60.0)
-        }
+        ended = {e.job: e for e in crew.run(jobs, lambda job, stage: 1.0 if job == "hang" else 60.0)}
     assert ended["fine"].value == "fine" and ended["hang"].late
     assert ended["die"].value is None and "code 3" in ended["die"].reason
     assert "ValueError: no such thing" in ended["raise"].reason
@@ -335,7 +334,7 @@ def test_a_hanging_and_a_dying_job_do_not_stop_the_others():
         processes("two")
 
 
-def _odd(job, shared):
+def _odd(job, shared, say):
     import os
     import time
 

@@ -8,6 +8,7 @@ import math
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,12 @@ from benthic.base.errors import InvalidInput
 from benthic.data.toys import moons
 from benthic.leaderboard.contest import keeping, resources, sharing
 from benthic.leaderboard.contest.baselines import OneGaussian, ResampledRows
+from benthic.leaderboard.contest.crew import packable
 from benthic.leaderboard.contest.jobs import Caught, Job, TimeUp, do_job, prepared, time_limit
 from benthic.leaderboard.contest.material import Material, material_of
 from benthic.leaderboard.contest.protocol import Split, split
 from benthic.leaderboard.contest.records import Budget, Contestant, Outcome
-from benthic.leaderboard.contest.running import Fits, portable, run_jobs
+from benthic.leaderboard.contest.running import Fits, run_jobs
 from tests.leaderboard.contest.planted import Dying, Failing, Known, NotFinite, Slow
 
 
@@ -307,12 +309,15 @@ def test_several_processes_need_a_folder_between_them(monkeypatch: pytest.Monkey
     assert os.environ["WORLD_SIZE"] == "2"
 
 
-def test_what_cannot_be_sent_is_fitted_here(tmp_path: Path) -> None:
-    assert portable(job(ResampledRows(), tmp_path))
+def test_what_cannot_be_sent_is_fitted_here(material: Material, parts: Split, tmp_path: Path) -> None:
     local = type("Local", (ResampledRows,), {})
-    assert not portable(job(local(), tmp_path))
-    local.__module__ = "__main__"
-    assert not portable(job(local(), tmp_path))
+    assert packable(job(ResampledRows(), tmp_path))
+    assert packable(job(local(), tmp_path))  # by value
+    held = local()
+    held.lock = threading.Lock()
+    assert not packable(job(held, tmp_path))
+    found = run_jobs([job(held, tmp_path)], material, parts, 1)
+    assert found[0].status == "ok"
 
 
 @pytest.mark.parametrize("count", [-2, 1.5, True])

@@ -29,6 +29,7 @@ from benthic.leaderboard.contest.predicting.tables import prepared
 from benthic.leaderboard.contest.records import Budget, Contestant, Status
 from benthic.leaderboard.contest.resources import Peak, parameters_of
 from benthic.leaderboard.contest.tuning.spaces import last_step
+from benthic.leaderboard.contest.worker import warm_once
 
 _OVER = 1.25  # times the budget, from which on a fit is out of it
 _GRACE = 1.0  # seconds over the budget that are no matter
@@ -130,6 +131,7 @@ def slug(name: str) -> str:
 def run_fold(job: Job, table: Table) -> Fold:
     """Fit and judge; what a model raises becomes the reason why it failed."""
     found = Fold(job.contestant.name, job.seed, job.fold)
+    warm_once(job.contestant.model)
     begun = time.perf_counter()
     with warnings.catch_warnings(record=True) as heard, Caught() as caught:
         warnings.simplefilter("always")

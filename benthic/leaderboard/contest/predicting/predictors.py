@@ -12,8 +12,8 @@ import numpy as np
 from benthic.base.errors import InvalidInput, nearest
 from benthic.base.schema import Schema, is_frame
 from benthic.leaderboard.contest.contestants import check_contestants, contestants_of
+from benthic.leaderboard.contest.crew import processes
 from benthic.leaderboard.contest.predicting.baselines import NAME, baseline
-from benthic.leaderboard.contest.predicting.crew import processes
 from benthic.leaderboard.contest.predicting.defaults import clusters_in, default_predictors
 from benthic.leaderboard.contest.predicting.fits import Job, Table
 from benthic.leaderboard.contest.predicting.lines import lines_of, outcomes_of, verdict_of

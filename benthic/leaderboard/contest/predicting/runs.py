@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from benthic.base.errors import Interrupted
-from benthic.leaderboard.contest.predicting.crew import Crew, processes
+from benthic.leaderboard.contest.crew import Crew, processes
 from benthic.leaderboard.contest.predicting.fits import Fold, Job, Table, keep, kept, run_fold
 from benthic.leaderboard.contest.predicting.lines import merged
+from benthic.leaderboard.contest.worker import warm_once
 
 _DEATH = "its process ended"
 _LATER = 5.0  # seconds after which a process is ended that did not stop its fit by itself
@@ -65,7 +67,7 @@ def run_jobs(jobs: Sequence[Job], table: Table, n_jobs: int, watch: Any) -> list
 
 def _work(waiting: list[Job], table: Table, count: int, board: _Board) -> None:
     if count and waiting:
-        with Crew(run_fold, table, min(count, len(waiting))) as crew:
+        with Crew(_fold, table, min(count, len(waiting))) as crew:
             for ended in crew.run(waiting, _limit, board.started):
                 _settle(ended.job, ended.value or _cut(ended.job, ended.late, ended.reason), board, waiting)
     while waiting:
@@ -90,8 +92,14 @@ def _give_up(job: Job, found: Fold, board: _Board, waiting: list[Job]) -> None:
         board.ended(Fold(found.name, other.seed, other.fold, found.status, reason))
 
 
-def _limit(job: Job) -> float:
-    return job.limit + _LATER
+def _fold(job: Job, table: Table, say: Callable[[str], None]) -> Fold:
+    warm_once(job.contestant.model)
+    say("fit")
+    return run_fold(job, table)
+
+
+def _limit(job: Job, stage: str) -> float:
+    return job.limit + _LATER if stage else math.inf
 
 
 def _cut(job: Job, late: bool, reason: str) -> Fold:
@@ -100,4 +108,4 @@ def _cut(job: Job, late: bool, reason: str) -> Fold:
     if late:
         text = f"one fit was stopped after {job.limit:.3g} s, and the budget is {budget}"
         return Fold(name, job.seed, job.fold, "out of budget", text)
-    return Fold(name, job.seed, job.fold, "failed", f"{_DEATH}: {reason}")
+    return Fold(name, job.seed, job.fold, "failed", f"{_DEATH} {reason}")
