@@ -73,17 +73,22 @@ def zuko(X: np.ndarray, job: Job) -> tuple[Callable[[np.ndarray], float], int]:
     from zuko.flows import NSF
 
     torch.manual_seed(job.seed)
+    return train_by_hand(NSF(X.shape[1], **SPLINES), X, 50 if job.quick else UPDATES, RATES[job.toy], BATCH)
+
+
+def train_by_hand(
+    flow: Any, X: np.ndarray, updates: int, rate: float, batch: int
+) -> tuple[Callable[[np.ndarray], float], int]:
+    """A loop for zuko's flows: standardized rows, shuffled batches, fused Adam, cosine; the mean NLL, and weights."""
     mean, scale = X.mean(0), X.std(0)
     rows = torch.as_tensor((X - mean) / scale, dtype=torch.float32)
-    flow = NSF(X.shape[1], **SPLINES)
-    updates = 50 if job.quick else UPDATES
-    optimizer = torch.optim.Adam(flow.parameters(), lr=RATES[job.toy], fused=True)
+    optimizer = torch.optim.Adam(flow.parameters(), lr=rate, fused=True)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, updates)
     order = torch.empty(0, dtype=torch.long)
     for _ in range(updates):
-        if len(order) < BATCH:
+        if len(order) < min(batch, len(rows)):
             order = torch.randperm(len(rows))
-        picked, order = order[:BATCH], order[BATCH:]
+        picked, order = order[:batch], order[batch:]
         optimizer.zero_grad()
         (-flow().log_prob(rows[picked]).mean()).backward()
         optimizer.step()

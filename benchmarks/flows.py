@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from benchmarks.continuous_flow import mean_interval
+from benchmarks.continuous_flow import mean_interval, train_by_hand
 from benchmarks.harness import Interval, Timings, alternate, data_folder
 from benchmarks.report import Claim, Result
 
@@ -130,29 +130,9 @@ def zuko_flow(width: int) -> Any:
 
 
 def zuko(X: np.ndarray, updates: int, seed: int, rate: float = RATE) -> tuple[Callable[[np.ndarray], float], int]:
-    """Zuko's flow with a hand-written loop: fused Adam, cosine, shuffled batches, standardized rows."""
+    """Zuko's flow, trained by hand."""
     torch.manual_seed(seed)
-    mean, scale = X.mean(0), X.std(0)
-    rows = torch.as_tensor((X - mean) / scale, dtype=torch.float32)
-    flow = zuko_flow(X.shape[1])
-    optimizer = torch.optim.Adam(flow.parameters(), lr=rate, fused=True)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, updates)
-    order = torch.empty(0, dtype=torch.long)
-    for _ in range(updates):
-        if len(order) < min(BATCH, len(rows)):
-            order = torch.randperm(len(rows))
-        picked, order = order[:BATCH], order[BATCH:]
-        optimizer.zero_grad()
-        (-flow().log_prob(rows[picked]).mean()).backward()
-        optimizer.step()
-        schedule.step()
-
-    def nll(test: np.ndarray) -> float:
-        with torch.no_grad():
-            found = flow().log_prob(torch.as_tensor((test - mean) / scale, dtype=torch.float32)).double()
-        return float(np.log(scale).sum() - found.mean())
-
-    return nll, sum(p.numel() for p in flow.parameters())
+    return train_by_hand(zuko_flow(X.shape[1]), X, updates, rate, BATCH)
 
 
 CANDIDATES: dict[str, Callable[..., tuple[Callable[[np.ndarray], float], int]]] = {

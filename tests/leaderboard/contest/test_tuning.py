@@ -216,4 +216,5 @@ def test_models_fit_all_over_their_space(name):
             model.set_params(**{key: ends[side % len(ends)]})
         if any(key.startswith("trainer") for key in SPACES[name]) or "trainer" in entry.quick_params:
             model.set_params(trainer__steps=2, trainer__epochs=None)
-        model.fit(X) if y is None else model.fit(X, y)
+        fitted = model.fit(X) if y is None else model.fit(X, y)
+        assert fitted.n_features_in_ == 4

@@ -58,14 +58,24 @@ class EulerMaruyama(_Stochastic):
         return x - length * drift + math.sqrt(length) * noise * normal(x), None
 
 
-def _check_corrections(sampler: Any) -> None:
-    count = sampler.corrections
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise InvalidInput(f"{type(sampler).__name__}: corrections={count!r}; at least one is needed")
+class _Walking(_Stochastic):
+    """Base of samplers that take Langevin steps, ``corrections`` at a time."""
+
+    corrections: int
+
+    @property
+    def order(self) -> None:
+        """None: the bias of Langevin steps depends on their size, not on the number of times."""
+        return
+
+    def _check_corrections(self) -> None:
+        count = self.corrections
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise InvalidInput(f"{type(self).__name__}: corrections={count!r}; at least one is needed")
 
 
 @dataclass(frozen=True)
-class PredictorCorrector(_Stochastic):
+class PredictorCorrector(_Walking):
     r"""A step of the reversed equation, then Langevin steps that bring the points nearer to the law of that time.
 
     Song et al., 2021, algorithms 2 and 3. corrections: Langevin steps after every step. ratio: their ratio of signal
@@ -77,14 +87,9 @@ class PredictorCorrector(_Stochastic):
     ratio: float = 0.16
 
     def __post_init__(self) -> None:
-        _check_corrections(self)
+        self._check_corrections()
         if not 0 < self.ratio < 1:
             raise InvalidInput(f"PredictorCorrector: ratio={self.ratio}; it lies between 0 and 1, for example 0.16")
-
-    @property
-    def order(self) -> None:
-        """None: the bias of Langevin steps depends on their size, not on the number of times."""
-        return
 
     def step(
         self, denoiser: Denoising, here: Point, there: Point, x: Tensor, memory: Any, normal: Normal
@@ -96,7 +101,7 @@ class PredictorCorrector(_Stochastic):
 
 
 @dataclass(frozen=True)
-class AnnealedLangevin(_Stochastic):
+class AnnealedLangevin(_Walking):
     r"""Langevin steps at falling noise levels.
 
     Song & Ermon, 2019. corrections: steps at each level. step_size: κ of the step :math:`\kappa \sigma^2`; 2 is the
@@ -107,14 +112,9 @@ class AnnealedLangevin(_Stochastic):
     step_size: float = 0.1
 
     def __post_init__(self) -> None:
-        _check_corrections(self)
+        self._check_corrections()
         if not 0 < self.step_size < 2:
             raise InvalidInput(f"AnnealedLangevin: step_size={self.step_size}; it lies between 0 and 2")
-
-    @property
-    def order(self) -> None:
-        """None: the bias of Langevin steps depends on their size, not on the number of levels."""
-        return
 
     def step(
         self, denoiser: Denoising, here: Point, there: Point, x: Tensor, memory: Any, normal: Normal
