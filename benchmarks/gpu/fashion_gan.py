@@ -23,7 +23,7 @@ TRAINER: dict[str, Any] = {"batch_size": 128, "lr": 2e-4, "ema": 0.999, "precisi
 COMMON: dict[str, Any] = {"latent_dim": 128, "channels": (64, 128, 256)}
 MODELS: dict[str, tuple[int, dict[str, Any]]] = {
     "DCGAN": (40_000, {"loss": "non_saturating", "critic_norm": "batch"}),
-    "WGAN-GP": (60_000, {"loss": "wasserstein", "penalty": "gradient", "critic_steps": 3}),
+    "WGAN-GP": (40_000, {"loss": "wasserstein", "penalty": "gradient", "critic_steps": 3}),
 }
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from benthic.base.errors import InvalidInput, nearest
 from benthic.nets.conv import padding_of
-from benthic.nets.generator import begin, check_channels, gan_channels, norm_of
+from benthic.nets.generator import begin, check_channels, dense_layer, gan_channels, norm_of
 from benthic.nets.minibatch import MinibatchDeviation, MinibatchDiscrimination
 from benthic.nets.spectral import SpectralConv2d, SpectralEmbedding, SpectralLinear
 
@@ -26,7 +26,8 @@ class ConvCritic(nn.Module):
     ``instance``, ``group``, ``virtual`` or ``reference`` (with ``rows`` reference rows first, see ``Referenced``), or
     ``none``. Batch norm takes the mean and variance of the rows it is given: call the critic once for real and once
     for generated rows. minibatch: ``discrimination`` or ``deviation`` lets a row see how much its batch varies.
-    residual: blocks with a way around them. outputs: scores a row.
+    residual: blocks with a way around them. dense: units of a fully connected layer before the score; 0 for none.
+    outputs: scores a row.
 
     >>> import torch
     >>> ConvCritic((1, 28, 28))(torch.zeros(3, 1, 28, 28)).shape
@@ -42,6 +43,7 @@ class ConvCritic(nn.Module):
         norm: str = "batch",
         minibatch: str | None = None,
         residual: bool = False,
+        dense: int = 0,
         rows: int = 0,
     ) -> None:
         super().__init__()
@@ -58,6 +60,9 @@ class ConvCritic(nn.Module):
         self.features = (chosen[-1] + (self.deviation is not None)) * math.prod(small)
         self.closeness = MinibatchDiscrimination(self.features) if minibatch == "discrimination" else None
         self.features += 0 if self.closeness is None else self.closeness.measures
+        narrow = [dense_layer(linear_of(spectral)(self.features, dense), norm == "batch", leaky())] if dense else []
+        self.narrow = nn.Sequential(*narrow)
+        self.features = dense or self.features
         self.head: nn.Module = linear_of(spectral)(self.features, outputs)
         begin(self, batch=norm in ("batch", "virtual", "reference"))
 
@@ -68,7 +73,8 @@ class ConvCritic(nn.Module):
             x = nn.functional.pad(x, (0, self.padding[1], 0, self.padding[0]))
         found: Tensor = self.body(x)
         found = (found if self.deviation is None else self.deviation(found)).flatten(1)
-        return found if self.closeness is None else self.closeness(found)
+        features: Tensor = self.narrow(found if self.closeness is None else self.closeness(found))
+        return features
 
     def forward(self, x: Tensor) -> Tensor:
         """Pictures (n, c, h, w), or rows of their pixels (n, c * h * w), to scores (n, outputs)."""

@@ -88,6 +88,11 @@ def doubling(inputs: int, outputs: int, upsampling: str = "transposed") -> nn.Mo
     return nn.Sequential(nn.Upsample(scale_factor=2, mode="nearest"), nn.Conv2d(inputs, outputs, 3, 1, 1))
 
 
+def dense_layer(linear: nn.Module, batch: bool, curve: nn.Module) -> nn.Sequential:
+    """A fully connected layer, its batch norm if it has one, and its activation."""
+    return nn.Sequential(linear, *([nn.BatchNorm1d(int(linear.out_features))] if batch else []), curve)
+
+
 class ConvGenerator(nn.Module):
     """Noise to pictures: a linear layer to a small picture, then doublings (Radford et al., 2016).
 
@@ -96,6 +101,7 @@ class ConvGenerator(nn.Module):
     the paper, after every layer but the last), ``conditional`` (needs classes), ``virtual`` or ``reference`` (with
     ``rows`` reference rows first, see ``Referenced``), ``group`` or ``none``. upsampling: see ``doubling``. output:
     an activation at the end. residual: blocks of two convolutions with a way around them instead of plain layers.
+    dense: units of one more fully connected layer before all others, with batch norm if the rest has it; 0 for none.
 
     >>> ConvGenerator(8, (1, 28, 28))(torch.zeros(2, 8)).shape
     torch.Size([2, 1, 28, 28])
@@ -112,6 +118,7 @@ class ConvGenerator(nn.Module):
         nonlinearity: str = "relu",
         output: str = "tanh",
         residual: bool = False,
+        dense: int = 0,
         classes: int = 0,
         rows: int = 0,
     ) -> None:
@@ -122,7 +129,9 @@ class ConvGenerator(nn.Module):
         small = [(side + pad) >> len(chosen) for side, pad in zip(event[1:], padding, strict=True)]
         self.small = (chosen[-1], *small)
         made: dict[str, Any] = {"norm": norm, "classes": classes, "rows": rows, "nonlinearity": nonlinearity}
-        self.first = nn.Linear(inputs, math.prod(self.small))
+        batch = norm in ("batch", "conditional")
+        self.widen = dense_layer(nn.Linear(inputs, dense), batch, activation(nonlinearity)) if dense else nn.Identity()
+        self.first = nn.Linear(dense or inputs, math.prod(self.small))
         inward = [*reversed(chosen), chosen[0]]
         if residual:
             self.start: nn.Module = nn.Identity()
@@ -139,7 +148,7 @@ class ConvGenerator(nn.Module):
 
     def forward(self, z: Tensor, codes: Tensor | None = None) -> Tensor:
         """Noise (n, inputs) to pictures (n, c, h, w); codes: classes (n,) where the norm is conditional."""
-        x = self.start_at(self.first(z).reshape(-1, *self.small), codes)
+        x = self.start_at(self.first(self.widen(z)).reshape(-1, *self.small), codes)
         for stage in self.stages:
             x = stage(x, codes)
         x = self.finish(x, codes) if isinstance(self.finish, _Normed) else x

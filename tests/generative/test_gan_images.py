@@ -281,11 +281,22 @@ def test_wrong_codes(informed):
         model.vary(1, [0.0])
     with pytest.raises(ValueError, match="not normal; use 'kde'"):
         model.likelihood(X[:2], "ais")
-    for settings, words in (({"categories": 1}, "categories is 1"), ({"continuous": -1}, "continuous is -1")):
-        with pytest.raises(ValueError, match=words):
-            benthic.InfoGAN(**SETTINGS, **settings).fit(X)
+    for name, value in (("categories", 1), ("continuous", -1), ("dense", -2)):
+        with pytest.raises(ValueError, match=f"{name} is {value}"):
+            benthic.InfoGAN(**SETTINGS, **{name: value}).fit(X)
     several = benthic.InfoGAN(**SETTINGS, categories=(2, 3), continuous=0, trainer=BRIEF).fit(X[:30])
     assert several.transform(X[:4]).shape == (4, 5) and several.predict(X[:4]).shape == (4,)
+
+
+def test_the_networks_of_the_paper_share_a_dense_layer(tmp_path):
+    X, _ = bars(60)
+    model = benthic.InfoGAN(**SETTINGS, dense=12, penalty=None, trainer=BRIEF).fit(X)
+    critic, made = model.network_.critic, model.network_.generator.body
+    assert critic.body.features == 12 and critic.told[0].in_features == 12 and made.widen[0].out_features == 12
+    assert sum(isinstance(m, torch.nn.BatchNorm1d) for m in model.network_.modules()) == 3
+    path = tmp_path / "model.safetensors"
+    model.save(path)
+    np.testing.assert_array_equal(benthic.load(path).transform(X[:5]), model.transform(X[:5]))
 
 
 # -- ImageTranslation -----------------------------------------------------------------------------------

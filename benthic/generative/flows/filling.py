@@ -15,11 +15,11 @@ from benthic.generative.flows.gaps import Moments, fill_gaps, log_marginal
 from benthic.generative.flows.latent_moves import LatentMoves
 from benthic.generative.flows.learning import FlowEstimator
 from benthic.generative.flows.model import FlowModel
-from benthic.nets.evaluate import in_type
+from benthic.nets.evaluate import device_of, in_type
 from benthic.nets.noise import draw_normal
 from benthic.uses.latent import Filled
 
-_ROWS = 8192  # evaluated at once
+_ROWS, _DEVICE_ROWS = 8192, 1 << 17  # evaluated at once, on a CPU and on other devices
 _PIXELS = 1 << 22
 _MOMENT_DRAWS = 1024
 _IMPUTE_CHAINS = 16
@@ -43,7 +43,8 @@ class FillingFlowEstimator(FlowEstimator):
         return rows.to(like), log.to(like)
 
     def _block(self) -> int:
-        return max(1, min(_ROWS, _PIXELS // self.columns_.size))
+        on_cpu = device_of(self.network_).type == "cpu"
+        return max(1, min(_ROWS if on_cpu else _DEVICE_ROWS, _PIXELS // self.columns_.size))
 
     def _blocks(self, function: Callable[..., Tensor], rows: Tensor, c: Tensor | None) -> Tensor:
         """``function(rows, c)`` over blocks, joined along the first dimension."""

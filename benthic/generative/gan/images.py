@@ -36,6 +36,7 @@ class PictureAdversarialEstimator(DenseAdversarialEstimator):
     upsampling: str = "transposed"
     residual: bool = False
     minibatch: str | None = None
+    dense: int = 0  # units of a fully connected layer beside the codes and before the score
 
     # -- settings --------------------------------------------------------------------------------------
 
@@ -112,6 +113,7 @@ class PictureAdversarialEstimator(DenseAdversarialEstimator):
             norm=self.norm,
             upsampling=self.upsampling,
             residual=self.residual,
+            dense=self.dense,
             rows=rows,
             **more,
         )
@@ -121,7 +123,13 @@ class PictureAdversarialEstimator(DenseAdversarialEstimator):
         norm = self._critic_norm()
         rows = _REFERENCE if norm in ("virtual", "reference") else 0
         return ConvCritic(
-            self._event, self._channels(), norm=norm, minibatch=self.minibatch, residual=self.residual, rows=rows
+            self._event,
+            self._channels(),
+            norm=norm,
+            minibatch=self.minibatch,
+            residual=self.residual,
+            dense=self.dense,
+            rows=rows,
         )
 
     def _body(self) -> ConvCritic | DenseCritic:

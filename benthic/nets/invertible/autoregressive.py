@@ -146,41 +146,40 @@ class Walk:
     """
 
     def __init__(self, network: MaskedMLP, context: Tensor | None, like: Tensor) -> None:
-        self._network, self._units = network, [like.new_zeros(len(like), 0) for _ in network.layers[:-1]]
+        self._network, self._known = network, network.context
         self._weights = [layer.weight * layer.mask for layer in network.layers]
-        self._columns: list[Tensor] = []
-        self._context = context
-        self._seen = 0
+        # the context first, so that what is known is always the first so many inputs
+        self._weights[0] = self._weights[0].roll(network.context, 1)
+        # without gradients what is computed goes to its place; with them it is joined to what was there
+        self._kept = not torch.is_grad_enabled()
+        widths = [network.width + network.context, *(cuts[-1] for cuts in network._cuts)]
+        self._units = [like.new_empty(len(like), width if self._kept else 0) for width in widths]
+        if context is not None:
+            self._add(0, 0, context)
+
+    def _add(self, place: int, start: int, new: Tensor) -> None:
+        """Put the outputs of further units of a layer, from ``start`` on, beside those before."""
+        if self._kept:
+            self._units[place][:, start : start + new.shape[1]] = new
+        else:
+            self._units[place] = torch.cat([self._units[place], new], 1)
 
     def tell(self, column: Tensor) -> None:
         """The next column, (n,)."""
-        self._columns.append(column)
+        self._add(0, self._known, column[:, None])
+        self._known += 1
 
     def parameters(self, i: int) -> Tensor:
         """Of column i, (n, outputs)."""
-        network = self._network
-        below, cut = self._inputs(i)
+        network, seen = self._network, self._known
         for place, cuts in enumerate(network._cuts):
             start, end = (cuts[i - 1] if i else 0), cuts[i]
             if end > start:
-                weight = self._weights[place][start:end]
-                weight = weight[:, :cut] if place else self._slice_inputs(weight, i)
-                new = network.curve(F.linear(below, weight, network.layers[place].bias[start:end]))
-                self._units[place] = torch.cat([self._units[place], new], 1)
-            below, cut = self._units[place], end
+                weight, bias = self._weights[place][start:end, :seen], network.layers[place].bias[start:end]
+                self._add(place + 1, start, network.curve(F.linear(self._units[place][:, :seen], weight, bias)))
+            seen = end
         rows = slice(i * network.outputs, (i + 1) * network.outputs)
-        return F.linear(below, self._weights[-1][rows, :cut], network.layers[-1].bias[rows])
-
-    def _inputs(self, i: int) -> tuple[Tensor, int]:
-        like = self._units[0]
-        parts = [torch.stack(self._columns[:i], 1)] if i else [like.new_zeros(len(like), 0)]
-        if self._context is not None:
-            parts.append(self._context)
-        found = torch.cat(parts, 1)
-        return found, found.shape[1]
-
-    def _slice_inputs(self, weight: Tensor, i: int) -> Tensor:
-        return torch.cat([weight[:, :i], weight[:, self._network.width :]], 1)
+        return F.linear(self._units[-1][:, :seen], self._weights[-1][rows, :seen], network.layers[-1].bias[rows])
 
 
 class MaskedAutoregressive(Transform):
@@ -225,14 +224,14 @@ class MaskedAutoregressive(Transform):
         if self.network.own:
             return self._by_passes(z, context)
         self.network._joined(z, context)
-        walk, total = self.network.walk(context, z), z.new_zeros(len(z))
-        columns = []
+        walk = self.network.walk(context, z)
+        columns, logs = [], []
         for i in range(self.width):
             x, log = self.law.inverse(z[:, i], walk.parameters(i))
             walk.tell(x)
             columns.append(x)
-            total = total + log
-        return torch.stack(columns, 1), total
+            logs.append(log)
+        return torch.stack(columns, 1), torch.stack(logs, 1).sum(1)
 
     def _by_passes(self, z: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor]:
         """One pass of the network for each column, for masks of any kind."""
