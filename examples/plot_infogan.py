@@ -11,7 +11,8 @@ stand for what is distinct in the data, and the number for what changes smoothly
 # Three digits without labels
 # ---------------------------
 # Pictures of 8 by 8 pixels, three categories and one continuous code. Without a penalty on gradients the critic has
-# batch norm, as in the paper.
+# batch norm, as in the paper. Nothing in the paper keeps a category from standing for, say, slant; here it shall also
+# stay the same when a picture is moved, turned and stretched a little, which leaves the digit.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -28,6 +29,7 @@ model = benthic.InfoGAN(
     categories=3,
     continuous=1,
     continuous_weight=0.2,
+    invariance=1.0,
     channels=(16, 32),
     penalty=None,
     trainer=benthic.Trainer(steps=700, batch_size=64, lr=2e-3),

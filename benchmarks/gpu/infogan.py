@@ -31,6 +31,7 @@ TRAINER: dict[str, Any] = {
 COMMON: dict[str, Any] = {"latent_dim": 62, "categories": 10, "continuous": 2, "channels": (64, 128)}
 MODELS: dict[str, dict[str, Any]] = {
     "paper": {"critic_norm": "batch", "penalty": None, "generator_lr": 1e-3, "dense": 1024},
+    "invariant": {"critic_norm": "batch", "penalty": None, "generator_lr": 1e-3, "dense": 1024, "invariance": 1.0},
     "batch": {"critic_norm": "batch", "penalty": None, "generator_lr": 1e-3},
     "spectral": {"critic_norm": "spectral", "penalty": None, "generator_lr": 5e-4},
     "R1": {"penalty": "r1", "penalty_weight": 1.0},
@@ -77,7 +78,7 @@ def draw(model: Any, order: np.ndarray, path: Path) -> None:
 
 def main() -> None:
     """Every seed, one line each, then the one chosen without labels."""
-    given = arguments(__doc__ or "", names={"nargs": "+", "default": ["paper"], "choices": list(MODELS)})
+    given = arguments(__doc__ or "", names={"nargs": "+", "default": ["paper", "invariant"], "choices": list(MODELS)})
     warnings.simplefilter("ignore")
     data = pictures(given.data, given.quick)
     results = Results(given.out, "infogan")

@@ -11,6 +11,7 @@ from torch import nn
 
 import benthic
 from benthic.nets.batchnorms import Referenced
+from benthic.nets.jitter import jitter
 from benthic.training.callbacks import Callback
 
 pytestmark = [pytest.mark.spec("N-02"), pytest.mark.filterwarnings("ignore::UserWarning")]
@@ -281,11 +282,26 @@ def test_wrong_codes(informed):
         model.vary(1, [0.0])
     with pytest.raises(ValueError, match="not normal; use 'kde'"):
         model.likelihood(X[:2], "ais")
-    for name, value in (("categories", 1), ("continuous", -1), ("dense", -2)):
+    for name, value in (("categories", 1), ("continuous", -1), ("dense", -2), ("invariance", -1.0)):
         with pytest.raises(ValueError, match=f"{name} is {value}"):
             benthic.InfoGAN(**SETTINGS, **{name: value}).fit(X)
     several = benthic.InfoGAN(**SETTINGS, categories=(2, 3), continuous=0, trainer=BRIEF).fit(X[:30])
     assert several.transform(X[:4]).shape == (4, 5) and several.predict(X[:4]).shape == (4,)
+
+
+def test_invariant_categories_agree_on_moved_pictures():
+    X, _ = bars(400)
+    settings = {"categories": 2, "continuous": 0, "channels": (16, 16), "invariance": 1.0, "penalty": None}
+    trainer = {"steps": 150, "batch_size": 32, "lr": 3e-3}
+    model = benthic.InfoGAN(8, **settings, trainer=trainer, random_state=0).fit(X)
+    rows = torch.as_tensor(X, dtype=torch.float32)
+    agreed = (model.predict(X) == model.predict(jitter(rows).numpy())).mean()
+    p, q = model.predict_proba(X), model.predict_proba(jitter(rows).numpy())
+    table = 0.5 * (p.T @ q + q.T @ p) / len(p)
+    shared = (table * np.log(table / np.outer(table.sum(0), table.sum(1)))).sum()
+    assert agreed > 0.9 and shared > 0.3  # of log 2 = 0.69
+    with pytest.raises(ValueError, match="invariance is for pictures"):
+        benthic.InfoGAN(8, invariance=1.0).fit(X.reshape(len(X), -1))
 
 
 def test_the_networks_of_the_paper_share_a_dense_layer(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -10,6 +11,7 @@ from benthic.base.errors import InvalidInput
 from benthic.nets.batchnorms import Referenced
 from benthic.nets.critic import CRITIC_NORMS, ConvCritic, ProjectionCritic
 from benthic.nets.generator import UPSAMPLINGS, ConvGenerator, gan_channels
+from benthic.nets.jitter import jitter
 from benthic.nets.patches import PatchCritic, SkipNet, translator_channels
 from benthic.nets.spectral import SpectralConv2d, SpectralLinear
 
@@ -174,3 +176,22 @@ def test_a_patch_critic_sees_patches():
 def test_settings_that_cannot_be(make, words):
     with pytest.raises(InvalidInput, match=words):
         make()
+
+
+def test_jitter_is_an_affine_map_of_each_picture():
+    """Beside SciPy's, about the middle of pictures that are not square."""
+    ndimage = pytest.importorskip("scipy.ndimage")
+    pictures = torch.rand(4, 2, 9, 14, dtype=torch.float64)
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        found = jitter(pictures, shift=0.1, turn=0.4, stretch=0.3)
+        torch.manual_seed(5)
+        amounts = (2 * torch.rand(5, 4, dtype=torch.float64) - 1).numpy()
+    middle = np.array([4.0, 6.5])
+    for picture, copy, (angle, across, down, right, low) in zip(pictures, found, amounts.T, strict=True):
+        c, s = np.cos(0.4 * angle), np.sin(0.4 * angle)
+        matrix = np.array([[c, s], [-s, c]]) * [1 + 0.3 * down, 1 + 0.3 * across]  # of (row, column)
+        offset = middle - matrix @ middle + [0.1 * low * 9, 0.1 * right * 14]
+        for plane, made in zip(picture, copy, strict=True):
+            expected = ndimage.affine_transform(plane.numpy(), matrix, offset, order=1, mode="nearest")
+            np.testing.assert_allclose(made.numpy(), expected, atol=1e-9)

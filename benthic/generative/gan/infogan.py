@@ -14,11 +14,13 @@ from benthic.base.errors import InvalidInput
 from benthic.base.seeds import generator
 from benthic.base.validation import speaking
 from benthic.data.batch import Batch
+from benthic.distributions.tables import mutual_information
 from benthic.generative.gan.images import PictureAdversarialEstimator
 from benthic.generative.vae.conditions import codes_of_labels, one_or_many, parse_given
 from benthic.nets.critic import ConvCritic, DenseCritic, leaky
 from benthic.nets.evaluate import device_of, in_blocks, in_type
 from benthic.nets.generator import dense_layer
+from benthic.nets.jitter import jitter
 from benthic.nets.noise import draw_normal, draw_uniform
 from benthic.training.estimator import Session
 from benthic.training.gradient import GradientLearner
@@ -60,6 +62,19 @@ class InfoCritic(nn.Module):
             categorical = categorical + (log * part).sum(1)
         return categorical, (told[-1] - mean).square()
 
+    def agreement(self, x: Tensor, y: Tensor) -> Tensor:
+        """What the categories of rows tell of those of their altered copies, in nats, summed over codes."""
+        if self.body.norm == "batch":  # whose rows see each other
+            mine, theirs = self.tell(x)[0], self.tell(y)[0]
+        else:
+            both = self.tell(torch.cat([x, y]))[0]
+            mine, theirs = [log[: len(x)] for log in both], [log[len(x) :] for log in both]
+        found = x.new_zeros(())
+        for p, q in zip(mine, theirs, strict=True):
+            table = p.exp().T @ q.exp() / len(x)
+            found = found + mutual_information(0.5 * (table + table.T))
+        return found
+
 
 class InfoGAN(PictureAdversarialEstimator):
     r"""Adversarial model whose codes c, categories and numbers, can be told from what is made of them.
@@ -74,10 +89,12 @@ class InfoGAN(PictureAdversarialEstimator):
     continuous: how many codes are uniform on [-1, 1]; Q tells them as normals of one variance, so they are learned by
     their squared errors, whose pull on the generator does not grow as they are told better.
     information_weight: :math:`\lambda` of categories; continuous_weight: that of numbers. dense: units of a fully
-    connected layer in both networks of pictures, next to the codes and shared by critic and Q; 0 for none. The other
-    parameters are those of ``DCGAN`` for pictures and ``GAN`` for tables, with the penalty of the latter by default.
-    The paper's networks of 28 by 28 pixels are ``penalty=None``, which gives the critic batch norm, and ``dense=1024``,
-    with a ``generator_lr`` of five times the critic's: with them categories come out as digits most often.
+    connected layer in both networks of pictures, next to the codes and shared by critic and Q; 0 for none.
+    invariance: the weight of what the category of a real picture tells of that of its copy, moved, turned and stretched
+    a little (Ji et al., 2019), so that categories do not stand for slant or place; 0 for none, which is the paper's.
+    The other parameters are those of ``DCGAN`` for pictures and ``GAN`` for tables, with the penalty of the latter by
+    default. The paper's networks of 28 by 28 pixels are ``penalty=None``, which gives the critic batch norm, and
+    ``dense=1024``, with a ``generator_lr`` of five times the critic's.
 
     ``predict`` gives the value of the first categorical code, ``predict_proba`` its probabilities, ``transform`` all
     codes (probabilities of categories, then means of numbers), ``decode`` makes examples from such codes without noise,
@@ -103,6 +120,7 @@ class InfoGAN(PictureAdversarialEstimator):
         continuous: int = 2,
         information_weight: float = 1.0,
         continuous_weight: float = 0.1,
+        invariance: float = 0.0,
         channels: Sequence[int] | None = None,
         norm: str = "batch",
         critic_norm: str = "auto",
@@ -128,6 +146,7 @@ class InfoGAN(PictureAdversarialEstimator):
         self.continuous = continuous
         self.information_weight = information_weight
         self.continuous_weight = continuous_weight
+        self.invariance = invariance
         self.channels = channels
         self.norm = norm
         self.critic_norm = critic_norm
@@ -158,11 +177,11 @@ class InfoGAN(PictureAdversarialEstimator):
         for name in ("continuous", "dense"):
             if not isinstance(getattr(self, name), (int, np.integer)) or getattr(self, name) < 0:
                 raise InvalidInput(f"{name} is {getattr(self, name)!r}; it must be a whole number of at least 0")
-        if not self.information_weight >= 0 or not self.continuous_weight >= 0:
-            raise InvalidInput(
-                f"information_weight is {self.information_weight} and continuous_weight {self.continuous_weight}; "
-                "both must be at least 0"
-            )
+        for name in ("information_weight", "continuous_weight", "invariance"):
+            if not getattr(self, name) >= 0:
+                raise InvalidInput(f"{name} is {getattr(self, name)}; it must be at least 0")
+        if self.invariance and not self._pictured:
+            raise InvalidInput("invariance is for pictures, whose copies are moved and turned; leave it at 0 for rows")
         if self.network not in ("auto", "mlp"):
             raise InvalidInput("network is of modules without a head for codes; use 'auto' or 'mlp'")
         for name in (self.norm, self.critic_norm):
@@ -215,7 +234,12 @@ class InfoGAN(PictureAdversarialEstimator):
     def _critic_terms(
         self, network: Any, batch: Batch, fake: Tensor, real_scores: Tensor, fake_scores: Tensor
     ) -> Tensor | float:
-        return self._untold(network, fake, self._drawn)
+        found = self._untold(network, fake, self._drawn)
+        if not self.invariance:
+            return found
+        real = batch.X.detach()
+        altered = jitter(real.reshape(-1, *self._event)).flatten(1)
+        return found - self.invariance * network.critic.agreement(real, altered)
 
     def _generator_terms(self, network: Any, batch: Batch, codes: Tensor, fake: Tensor) -> Tensor | float:
         return self._untold(network, fake, codes)
