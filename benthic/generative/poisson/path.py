@@ -89,7 +89,8 @@ def _standard_gamma(shape: float, count: int, like: Tensor, generator: torch.Gen
     """Draws (count,) of the gamma law with this shape and the scale 1."""
     if generator is None:
         concentration = torch.full((), shape, dtype=like.dtype, device=like.device)
-        return torch.distributions.Gamma(concentration, 1.0, validate_args=False).sample((count,))
+        rate = torch.ones_like(concentration)  # made there: a captured update copies nothing from the CPU
+        return torch.distributions.Gamma(concentration, rate, validate_args=False).sample((count,))
     seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
     with forked(seed):
         law = torch.distributions.Gamma(torch.tensor(shape, dtype=torch.float64), 1.0, validate_args=False)

@@ -72,7 +72,7 @@ def test_likelihoods_are_those_of_the_cpu():
 
 
 @pytest.mark.parametrize("settings", [{}, {"process": "pfgm"}])
-def test_targets_of_the_batch_are_learned_there(settings):
+def test_targets_of_the_batch_are_learned_there(settings, recwarn):
     """Stable targets and fields are part of the captured update."""
     X = torch.randn(600, 2, device="cuda")
     trainer = {"steps": 40, "verbose": False}
@@ -80,3 +80,4 @@ def test_targets_of_the_batch_are_learned_there(settings):
     drawn = model.sample(8, seed=0)
     assert drawn.is_cuda and bool(torch.isfinite(drawn).all())
     assert bool(torch.isfinite(model.log_prob(X[:4])).all())
+    assert not [w for w in recwarn if "not captured" in str(w.message)]
