@@ -22,6 +22,9 @@ class Catalogue(Mapping[str, Entry]):
             raise KeyError(f"no model is called {name!r}{nearest(name, self._entries)}")
         return self._entries[name]
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries  # without looking for names like it
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
 

@@ -79,18 +79,22 @@ def smacof(D: Tensor, start: Tensor, *, max_iter: int = 300, tol: float = 1e-6) 
     de Leeuw, 1977. D: (n, n). start: (n, k). tol: stop when the stress falls by less than this part of it.
     """
     places, n = start, len(start)
-    path = [float(stress(D, places))]
+    apart = _apart(places)
+    path = [float((D - apart).square().sum()) / 2]
     size = float(D.square().sum()) / 2
     for _ in range(max_iter):
-        apart = torch.cdist(places, places, compute_mode="donot_use_mm_for_euclid_dist")
         ratio = torch.where(apart > 0, D / apart.clamp(min=1e-300), 0.0)
-        moved = (ratio.sum(1, keepdim=True) * places - ratio @ places) / n
-        now = float(stress(D, moved))
-        places = moved
+        places = (ratio.sum(1, keepdim=True) * places - ratio @ places) / n
+        apart = _apart(places)
+        now = float((D - apart).square().sum()) / 2
         path.append(now)
         if path[-2] - now <= tol * path[-2] or now <= 1e-24 * size:
             return Smacof(places, path, True)
     return Smacof(places, path, False)
+
+
+def _apart(places: Tensor) -> Tensor:
+    return torch.cdist(places, places, compute_mode="donot_use_mm_for_euclid_dist")
 
 
 def smacof_place(places: Tensor, D: Tensor, start: Tensor, *, max_iter: int = 300) -> Tensor:

@@ -219,13 +219,14 @@ class TSNE(_Places):
 def _settle(new: Tensor, places: Tensor, index: Tensor, probability: Tensor) -> Tensor:
     """New points (m, k) where Σ p log(p / q) over their own neighbors is least, the others fixed; by falling steps."""
     scale = float(places.std()) or 1.0
-    speed = torch.zeros_like(new)
+    speed, around, sizes = torch.zeros_like(new), places[index], places.square().sum(1)
     for step in range(_SETTLING):
-        gaps = new[:, None] - places[None]  # (m, n, k)
-        q = 1 / (1 + gaps.square().sum(2))
+        apart = torch.addmm(sizes, new, places.T, alpha=-2).add_(new.square().sum(1, keepdim=True))  # squared, (m, n)
+        q = apart.clamp_(min=0).add_(1).reciprocal_()
         near = q.gather(1, index) * probability
-        pull = (near[..., None] * (new[:, None] - places[index])).sum(1)
-        push = (q.square()[..., None] * gaps).sum(1) / q.sum(1, keepdim=True)
+        pull = (near[..., None] * (new[:, None] - around)).sum(1)
+        square = q.square()
+        push = (square.sum(1, keepdim=True) * new - square @ places) / q.sum(1, keepdim=True)
         speed = 0.5 * speed - (pull - push)
         length = speed.norm(dim=1, keepdim=True)
         most = scale * 0.1 * (1 - step / _SETTLING)

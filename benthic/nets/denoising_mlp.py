@@ -75,7 +75,7 @@ class DenoisingMLP(nn.Module):
 
     def forward(self, x: Tensor, level: Tensor, condition: Tensor | None = None) -> Tensor:
         """Rows (n, width) at levels () or (n,), and labels (n,) or vectors (n, size), to (n, outputs)."""
-        e = self.level(level)
+        e = self.level(level[:1] if level.ndim and level.stride(0) == 0 else level)  # one level for all is one row
         if self.condition is not None:
             e = e + self.condition(_given(condition, self.condition, x))
         steer = self.steer(F.silu(e)).view(len(e), self.depth, 2, self.hidden)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from benthic.base.files import write_atomic
-from benthic.pictures.canvas import png
+from benthic.pictures.canvas import png, settle
 from benthic.pictures.style import STYLE
 
 
@@ -26,6 +26,7 @@ class Picture:
 
     def png(self) -> bytes:
         """The picture on a transparent ground, so that it suits a light and a dark page."""
+        settle(self.figure)
         self.figure.patch.set_alpha(0)
         for axes in self.figure.axes:
             axes.patch.set_alpha(0)
@@ -35,6 +36,7 @@ class Picture:
 
     def save(self, folder: Path) -> None:
         """Write it on white paper as a file of its own."""
+        settle(self.figure)
         self.figure.patch.set(facecolor="white", alpha=1)
         write_atomic(folder / f"{self.name}.png", png(self.figure))
 

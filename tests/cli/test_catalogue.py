@@ -9,6 +9,7 @@ import yaml
 
 import benthic
 from benthic import catalogue
+from benthic.data import bundled as toys
 from tests.cli.conftest import call
 
 
@@ -21,8 +22,9 @@ def bundled(name: str) -> str:
 
 # models of sequences have data of their own, see test_sequences
 @pytest.mark.parametrize("name", [name for name, entry in catalogue().items() if "table" in entry.data])
-def test_from_fit_to_evaluate(name, tmp_path):
-    data = bundled(name)
+def test_from_fit_to_evaluate(name, tmp_path, monkeypatch):
+    data, draw = bundled(name), toys._toy
+    monkeypatch.setattr(toys, "_toy", lambda kind, n, seed: draw(kind, 300, seed))  # enough for every command
     quick = [word for key, value in catalogue()[name].quick_params.items() for word in ("--set", f"{key}={value!r}")]
     if "random_state" in catalogue()[name].cls().get_params():
         quick += ["--set", "random_state=0"]
@@ -45,7 +47,9 @@ def test_from_fit_to_evaluate(name, tmp_path):
         drawn = csv.read_csv("drawn.csv")
         assert drawn.column_names == list(rows.feature_names)
         np.testing.assert_array_equal(np.column_stack(drawn.columns), model.sample(7, seed=5))
-    # the run is decided by its config alone
+    # the run is decided by its config alone; it was judged and drawn above
+    monkeypatch.setattr("benthic.cli.job.judgeable", lambda model: False)
+    monkeypatch.setattr("benthic.cli.figures.pictures_of", lambda model, rows: [])
     (tmp_path / "again").mkdir()
     (tmp_path / "again/config.yaml").write_text((tmp_path / "run/config.yaml").read_text())
     call("resume", "again").ok()

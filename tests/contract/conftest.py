@@ -53,6 +53,12 @@ def fitted(name: str) -> Any:
     return make(name).fit(data_for(name), targets(name))
 
 
+@cache
+def answer(name: str, verb: str) -> Any:
+    """What the shared model says of the rows it learned from; every test that compares with it takes this."""
+    return getattr(fitted(name), verb)(data_for(name))
+
+
 def verbs(model: Any, names: tuple[str, ...]) -> list[str]:
     """Which of the verbs the model has."""
     return [verb for verb in names if hasattr(model, verb)]

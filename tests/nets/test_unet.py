@@ -170,6 +170,7 @@ def test_dense_denoiser():
     labels = torch.tensor([0, 1, 2, 3, 4])
     found = net(x, level, labels)
     torch.testing.assert_close(found[4:], net(x[4:], level[4:]))
+    torch.testing.assert_close(net(x, level[:1].expand(5), labels), net(x, level[:1].repeat(5), labels))
     assert DenoisingMLP(3, outputs=7, hidden=4)(x, level).shape == (5, 7)
     double = copy.deepcopy(net).double()
     torch.testing.assert_close(double(x.double(), level.double(), labels).float(), found, rtol=1e-4, atol=1e-5)

@@ -23,7 +23,7 @@ out = {}
 def keep(name, model):
     out.update({name + k: v.double().numpy() for k, v in model.network_.state_dict().items()})
 keep("mlp64.", benthic.MLPClassifier((16,), random_state=0, trainer=dict(
-    steps=200, batch_size=50, precision="float64", accumulate=2)).fit(X, y))
+    steps=80, batch_size=50, precision="float64", accumulate=2)).fit(X, y))
 keep("sgd32.", benthic.MLPClassifier((16,), random_state=0, trainer=dict(
     steps=1, batch_size=50, optimizer="sgd", lr=1.0)).fit(X.astype(np.float32), y))
 m = benthic.GaussianMixture(3, tol=0.0, max_iter=20, random_state=0).fit(X)

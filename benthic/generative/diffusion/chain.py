@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from benthic.base.errors import InvalidInput, nearest
-from benthic.generative.diffusion.process import Process, Time, as_time
+from benthic.generative.diffusion.process import Process, Time, as_time, plain_time
 
 SCHEDULES = ("linear", "cosine", "scaled_linear")
 _MOST = 0.999  # a step of the cosine schedule takes at most so much of the variance
@@ -106,10 +106,19 @@ class DiscreteChain(Process):
     def _log_kept(self, t: Time) -> tuple[Tensor, Tensor]:
         """The logarithm of alpha bar, and its slope."""
         t = as_time(t)
-        table = _table(self, t.device, t.dtype if t.is_floating_point() else torch.float64)
+        dtype, one = t.dtype if t.is_floating_point() else torch.float64, plain_time(t)
+        if one is not None:
+            return self._log_kept_once(one, dtype)
+        table = _table(self, t.device, dtype)
         above = t.ceil().long().clamp(1, self.length)
         low, high = table.take(above - 1), table.take(above)
         return low + (high - low) * (t - (above - 1)), high - low
+
+    def _log_kept_once(self, t: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """The same at one time, in plain numbers: a tenth of the cost."""
+        table, above = _log_kept(self), min(max(math.ceil(t), 1), self.length)
+        low, high = table[above - 1], table[above]
+        return torch.tensor(low + (high - low) * (t - (above - 1)), dtype=dtype), torch.tensor(high - low, dtype=dtype)
 
     def alpha(self, t: Time) -> Tensor:
         """How much of the data is left."""

@@ -218,7 +218,7 @@ class Clipped(Denoising):
 
 
 def _for_rows(level: Tensor, x: Tensor) -> Tensor:
-    """A level for each row, (n,), without waiting for the device."""
+    """A level for each row, (n,), without waiting for the device; one for all is repeated without a copy."""
     if level.ndim == 0 and level.device != x.device:
-        return torch.full((len(x),), float(level), dtype=x.dtype, device=x.device)
+        level = torch.full((), float(level), dtype=x.dtype, device=x.device)
     return level.to(x.dtype).expand(len(x))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from benthic.base.likelihood import Likelihood
 from benthic.dynamics.ode import solve
-from benthic.generative.diffusion.denoiser import Denoising
+from benthic.generative.diffusion.denoiser import Denoiser, Denoising
+from benthic.generative.diffusion.objectives import StartedDenoiser
 
+_FEW = 512  # rows times coordinates up to which all coordinates are asked for at once
 _LONG = 1e9  # longer than any step: one step of the solver from each time to the next
 
 
@@ -32,13 +35,17 @@ def flow_likelihood(denoiser: Denoising, x: Tensor, times: Sequence[float], prob
     tensor([-0.9189], dtype=torch.float64)
     """
     shape, width = x.shape, x[0].numel()
+    copies = _copies(denoiser, x) if probes is None else None
 
     def rates(t: Tensor, state: Tensor) -> Tensor:
-        points = state[:, :width].reshape(shape)
+        points = state[:, :width].reshape(shape).detach()
         with torch.enable_grad():
-            leaf = points.detach().requires_grad_()
-            moves = denoiser.flow(leaf, t)
-            changes = _divergences(moves, leaf, probes)
+            if copies is not None:
+                moves, changes = _all_at_once(copies, points, t)
+            else:
+                leaf = points.requires_grad_()
+                moves = denoiser.flow(leaf, t)
+                changes = _divergences(moves, leaf, probes)
         return torch.cat([moves.detach().flatten(1), changes], 1)
 
     count = 1 if probes is None else len(probes)
@@ -50,6 +57,27 @@ def flow_likelihood(denoiser: Denoising, x: Tensor, times: Sequence[float], prob
         return Likelihood(value, torch.zeros_like(value), "ode", "exact", "density")
     error = changes.std(1) / count**0.5 if count > 1 else torch.full_like(value, torch.nan)
     return Likelihood(value, error, "ode", "estimate", "density")
+
+
+def _copies(denoiser: Denoising, x: Tensor) -> Denoising | None:
+    """The denoiser of one copy of the rows for each coordinate, where they are so few that calls cost most."""
+    width = x[0].numel()
+    if type(denoiser) not in (Denoiser, StartedDenoiser) or not 1 < width <= _FEW // len(x):
+        return None
+    condition = cast(Denoiser, denoiser).condition
+    if condition is None:
+        return denoiser
+    return cast(Denoiser, denoiser).given(torch.cat([condition] * width)) if isinstance(condition, Tensor) else None
+
+
+def _all_at_once(copies: Denoising, points: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+    """Moves (n, *event) and their divergence (n, 1) by one backward pass: copy i is asked for its coordinate i."""
+    n, width = len(points), points[0].numel()
+    leaf = points.repeat(width, *[1] * (points.ndim - 1)).requires_grad_()
+    moves = copies.flow(leaf, t)
+    asked = moves.reshape(width, n, width).diagonal(dim1=0, dim2=2).sum()
+    slopes = _slope(asked, leaf).reshape(width, n, width).diagonal(dim1=0, dim2=2)  # (n, width)
+    return moves[:n], slopes.sum(1, keepdim=True)
 
 
 def _divergences(moves: Tensor, leaf: Tensor, probes: Tensor | None) -> Tensor:

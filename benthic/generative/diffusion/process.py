@@ -23,6 +23,11 @@ def as_time(t: Time) -> Tensor:
     return t if isinstance(t, Tensor) else torch.tensor(float(t), dtype=torch.float64)
 
 
+def plain_time(t: Tensor) -> float | None:
+    """One time as a plain number, where that needs no waiting for a device and loses no gradient; else None."""
+    return float(t) if t.ndim == 0 and t.device.type == "cpu" and not t.requires_grad else None
+
+
 def expand_like(value: Tensor, x: Tensor) -> Tensor:
     """One number for all rows, shape (), or one for each, (n,), ready to be multiplied with points (n, ...).
 

@@ -7,7 +7,8 @@ With :math:`x = \alpha x_0 + \sigma \epsilon` any two of x, x₀, ε fix the thi
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from functools import cache
+from typing import Protocol, cast
 
 from torch import Tensor
 
@@ -19,7 +20,6 @@ TARGETS = ("noise", "data", "velocity", "score", "flow")
 NETWORK_TARGETS = (*TARGETS, "edm", "field")
 
 
-@runtime_checkable
 class TellsNoise(Protocol):
     """A process whose noise has heavy tails, so that a point tells how much of it there is."""
 
@@ -97,11 +97,16 @@ def preconditioner(
     there is in each.
     """
     alpha, sigma = process.alpha(t), process.sigma(t)
-    if x is not None and isinstance(process, TellsNoise):
-        sigma = process.likely_noise(x, t, sigma_data)
+    if x is not None and _tells_noise(type(process)):
+        sigma = cast(TellsNoise, process).likely_noise(x, t, sigma_data)
     total = sigma * sigma + alpha * alpha * sigma_data**2
     root = total.sqrt()
     return alpha * sigma_data**2 / total, sigma * sigma_data / root, 1 / root
+
+
+@cache
+def _tells_noise(kind: type[Process]) -> bool:
+    return hasattr(kind, "likely_noise")
 
 
 def network_target(

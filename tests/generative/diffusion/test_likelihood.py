@@ -25,6 +25,7 @@ from benthic.generative.diffusion import (
     discrete_bound,
     encode,
     exact_denoiser,
+    flow_density,
     grad_log_prob,
     log_likelihood,
 )
@@ -48,6 +49,20 @@ FAR = {
 
 
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("cosine", "subvp", "ve", "edm", "pfgm")]
+
+
+@pytest.mark.parametrize("condition", [None, torch.linspace(-1, 1, 5, dtype=torch.float64)])
+def test_divergences_of_all_coordinates_at_once_are_those_of_one_after_another(condition, monkeypatch):
+    def answer(x, level, given=0.0):
+        turned = torch.sin(x.flip(1) + torch.as_tensor(given).reshape(-1, 1)) * x
+        return turned / (1 + level.exp())[:, None]
+
+    denoiser = Denoiser("vp", answer, "noise", condition=condition)
+    x = torch.randn(5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    times = [1e-3, 0.1, 0.4, 0.7, 1.0]
+    together = flow_density.flow_likelihood(denoiser, x, times).value
+    monkeypatch.setattr(flow_density, "_FEW", 0)
+    torch.testing.assert_close(together, flow_density.flow_likelihood(denoiser, x, times).value)
 
 
 @pytest.mark.parametrize("name", ["vp", "straight", "chain", "pfgm++", *SLOW])

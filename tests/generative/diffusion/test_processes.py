@@ -24,6 +24,7 @@ from benthic.generative.diffusion import (
 )
 from benthic.generative.diffusion.process import PROCESSES
 from benthic.generative.diffusion.solvers import SAMPLERS
+from benthic.generative.diffusion.variational import ScheduledVP
 from benthic.generative.poisson import PoissonPath
 from tests.generative.diffusion.cases import ALL, GAUSSIAN, SMOOTH, inner_times
 
@@ -68,9 +69,12 @@ def test_the_stochastic_equation_has_the_marginals(name):
     torch.testing.assert_close(f * process.alpha(t), process.alpha_rate(t))
 
 
-@pytest.mark.parametrize("name", ALL)
+ONE_OR_MANY = {**ALL, "scheduled": ScheduledVP(log_snrs=(9.0, 2.0, -1.0, -8.0))}
+
+
+@pytest.mark.parametrize("name", ONE_OR_MANY)
 def test_one_time_or_one_for_each_row(name):
-    process = ALL[name]
+    process = ONE_OR_MANY[name]
     t = inner_times(process, 4)
     x0, noise = torch.randn(2, 4, 3, 2, dtype=torch.float64)
     together = process.mix(x0, noise, t)
