@@ -42,12 +42,13 @@ _AVERAGED = 0.05  # share of a run over which weights are averaged, where the tr
 _CURVE_ROWS, _CURVE_LEVELS = 32, 12
 _PICTURE_BATCH = 32  # pictures of one update, and how many updates there are, where the trainer does not say
 _PICTURE_STEPS, _PICTURE_EPOCHS = 1300, 200
-_TABLE_BATCH, _CHARGES = 256, 1024  # most rows of an update, and where all are charges and a fourth of them points
+_TABLE_BATCH, _CHARGES = 256, 2048  # most rows of an update, and where all are charges and 256 of them points
 _TABLE_STEPS, _LONG_TABLE, _LONG_TABLE_STEPS = 4000, 4096, 6000
 # The law of log σ/α in training on tables in standard units: with few columns and narrow clusters low noise decides.
 # A network that answers with the noise must be right too where hardly anything but noise is left.
 _TABLE_TIMES = TimeLaw("log_normal", mean=-1.4, spread=1.5)
 _WIDE_TABLE_TIMES = TimeLaw("log_normal", mean=-1.0, spread=2.0)
+_FIELD_TIMES = TimeLaw("log_normal", mean=-2.4, spread=1.5)  # lines of a field bend down to where the data are
 
 
 @dataclass(frozen=True)
@@ -234,7 +235,8 @@ class DiffusionEstimator(DiffusionVerbs, NetworkEstimator):
         added = isinstance(self.process_, AddedNoise)
         bound = self.learned_variance or self._setting("weighting") == "variational"  # a mean over uniform times
         if not self._is_picture and not bound:
-            return _WIDE_TABLE_TIMES if self._setting("target") in ("noise", "score") else _TABLE_TIMES
+            wide = {"noise": _WIDE_TABLE_TIMES, "score": _WIDE_TABLE_TIMES, "field": _FIELD_TIMES}
+            return wide.get(self._setting("target"), _TABLE_TIMES)
         # the log-normal law of Karras et al., 2022, for data of standard deviation 1
         return TimeLaw("log_normal", mean=-0.5, spread=1.2) if added else TimeLaw()
 

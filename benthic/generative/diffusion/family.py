@@ -124,8 +124,9 @@ class PoissonFlow(DiffusionEstimator):
 
     With target ``field`` the network learns the direction of the field of a large batch as charges, which is what it
     does for D under 8 unless another is named: there the noise is so wild that the data behind a point are no good
-    target. All rows of the batch, 1024 by default, are then charges, and 256 of them are moved off the plane; with the
-    weighting ``simple`` the loss is that of Xu et al., 2022.
+    target. All rows of the batch, up to 2048 by default, are then charges, and 256 of them are moved off the plane. The
+    weighting ``edm`` learns the slope of the lines, for which a batch is right on average; with ``simple`` the loss is
+    that of Xu et al., 2022.
 
     Arguments: those of ``DDPM``, with process ``poisson`` (D = 128), target and weighting ``edm``, log-normal times,
     sampler ``heun`` and 18 steps.

@@ -34,7 +34,9 @@ def expected_among(process: Process, x: Tensor, t: Tensor, data: Tensor, allowed
     if known.shape[1] <= _FEW:
         squares = torch.zeros(len(rows), len(known), dtype=x.dtype, device=x.device)
         for i in range(known.shape[1]):
-            squares = torch.addcmul(squares, *[rows[:, i, None] - alpha * known[:, i]] * 2)
+            away = alpha * known[:, i]
+            torch.sub(rows[:, i, None], away, out=away)
+            squares.addcmul_(away, away)
     else:
         shift = -2 * alpha * (rows @ known.T) + alpha.square() * known.square().sum(1)
         squares = (rows.square().sum(1, keepdim=True) + shift).clamp_min(0)

@@ -18,7 +18,7 @@ from benthic.generative.diffusion import (
     network_target,
     process_of,
 )
-from benthic.generative.diffusion.objectives import field_length
+from benthic.generative.diffusion.objectives import field_length, slope_errors
 from benthic.generative.diffusion.stable import may_be_behind
 from benthic.generative.poisson import PoissonPath, empirical_field
 
@@ -151,6 +151,31 @@ def test_much_noise_is_told_from_the_point():
     near, far = PoissonPath(dimensions=1.0).likely_noise(x, t, 1.0)
     assert float(near) < 2 < 10 < float(far)
     torch.testing.assert_close(PoissonPath(dimensions=1e12).likely_noise(x, t, 1.0), t)
+
+
+def test_slopes_of_small_batches_are_right_on_average_and_directions_are_not():
+    """At the exact field the gradient of one loss, by a factor of the slope, is zero in the mean over batches of 8."""
+    process, t = PoissonPath(dimensions=1.0), torch.full((8,), 0.05, dtype=torch.float64)
+    exact = exact_denoiser(([0.4, 0.6], [[-1.0, 0.0], [1.0, 0.5]], [[[0.1, 0.0], [0.0, 0.1]]] * 2), process)
+    torch.manual_seed(0)
+    data = exact.draw(8 * 1500, seed=0)
+    x = process.mix(data, process.draw_noise(data.shape, data), t.repeat(1500))
+    radius = float(process.radius(0.05))
+    truth = (x - exact.data(x, 0.05)) / radius
+    batches = zip(x.split(8), data.split(8), strict=True)
+    slope = torch.cat([(one - expected_among(process, one, t, charges)) / radius for one, charges in batches])
+    factor = torch.ones(len(x), dtype=torch.float64, requires_grad=True)
+    found = truth * factor[:, None]
+    lost = slope_errors((found, torch.ones_like(factor)), slope)
+    length, wanted = (
+        field_length(found, torch.ones_like(truth[:, :1])),
+        field_length(slope, torch.ones_like(slope[:, :1])),
+    )
+    direction = (found / length - slope / wanted).square().sum(1) + (1 / length - 1 / wanted).square()[:, 0]
+    for loss, fair in ((lost, True), (direction, False)):
+        gradient = torch.autograd.grad(loss.sum(), factor, retain_graph=True)[0].reshape(1500, 8).mean(1)
+        errors = float(gradient.mean() / (gradient.std() / math.sqrt(1500)))
+        assert abs(errors) < 4 if fair else errors > 8  # in standard errors; less slope would fit directions better
 
 
 @pytest.mark.parametrize("settings", [{"weighting": "min_snr"}, {"matching": "sliced"}])
