@@ -44,6 +44,7 @@ class Asked:
     out: Path | None = None
     jobs: int = 1
     tune: int = 0
+    stop_after: str | None = None
 
 
 def run(asked: Asked, json: bool) -> None:
@@ -81,6 +82,7 @@ def _compare(asked: Asked, models: Any, inputs: Inputs, task: str | None, budget
             folder=folder,
             n_jobs=asked.jobs,
             tune=asked.tune,
+            stop_after=asked.stop_after,
         )
     except Interrupted:
         raise

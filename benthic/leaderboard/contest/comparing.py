@@ -36,6 +36,7 @@ from benthic.leaderboard.contest.scoring import Judged, lines_of
 from benthic.leaderboard.contest.sharing import apart, check_shared, place_of
 from benthic.leaderboard.contest.sizing import sized
 from benthic.leaderboard.contest.spaces import space_of
+from benthic.leaderboard.contest.stopping import Deadline
 from benthic.leaderboard.contest.verdicts import verdict_of
 
 _CLASSES = 20  # different whole numbers, up to which they are classes
@@ -58,6 +59,7 @@ def compare(
     folder: str | Path | None = None,
     n_jobs: int = 1,
     tune: int = 0,
+    stop_after: Any = None,
     fraction: float = 0.3,
     baselines: bool = True,
     progress: bool = True,
@@ -82,7 +84,9 @@ def compare(
     metrics: names of those that rank, of ``METRICS``. features: where samples are compared: ``raw`` numbers, ``pca``,
     ``random`` filters, a ``classifier`` of the labels, or a network. folder: keeps every fit; the same call later goes
     on from there. n_jobs: processes that fit, 0 for this one; processes that ``torchrun`` starts share the fits through
-    the folder. tune: settings to try for each model. fraction: of the rows, to judge with. baselines: whether to add
+    the folder. tune: settings to try for each model. stop_after: a time such as ``9m`` by which generators have to be
+    fitted: no fit begins that would end later, ``Interrupted`` says how many are done, and the same call later goes on
+    from the folder. fraction: of the rows, to judge with. baselines: whether to add
     them. progress: whether to show how it goes. random_state: decides the parts of the data and the first seed.
 
     >>> X = np.random.default_rng(0).normal(size=(200, 2)) @ np.array([[1.0, 1.0], [0.0, 0.5]])
@@ -95,6 +99,7 @@ def compare(
     data = opened(X, y, target=target, drop=drop)
     given = None if models is None else contestants_of(models)
     task = _task(task, given, data.y)
+    deadline = _deadline(stop_after, task, folder)
     if task != "generate":
         return _predictors(
             given, data, task, budget, seeds, folder, n_jobs, progress, random_state, metrics=metrics, tune=tune
@@ -113,12 +118,20 @@ def compare(
         progress,
         random_state,
         tune,
+        deadline,
     )
     beside = baselines_for(material, [one.name for one in contestants]) if baselines else []
     ours = [models is None or _is_named(models, one) for one in contestants]
     check_shared(folder, tune)
     with apart():
         return contest.run([*map(contest.suited, contestants, ours), *beside], features, folder, begun)
+
+
+def _deadline(stop_after: Any, task: str, folder: Any) -> Deadline:
+    if stop_after is not None and (folder is None or task != "generate"):
+        what = "needs a folder in which fits are kept" if folder is None else "is for comparisons of generators"
+        raise InvalidInput(f"compare: stop_after {what}; leave it out{', or give folder' if folder is None else ''}")
+    return Deadline(stop_after)
 
 
 def _is_named(models: Any, contestant: Contestant) -> bool:
@@ -180,6 +193,7 @@ class _Contest:
     progress: bool
     random_state: int
     tune: int
+    deadline: Deadline
 
     def suited(self, contestant: Contestant, ours: bool) -> Contestant:
         """The contestant with settings that suit data and budget, where they were left to us."""
@@ -196,7 +210,7 @@ class _Contest:
         if self.tune:
             space_of(features, self.material, self.split, self.random_state)  # what is wrong with it is said before
             contestants = [self._tuned(one, place) for one in contestants]
-        with Fits(self._jobs(contestants, place), self.material, self.split, self.n_jobs) as fits:
+        with Fits(self._jobs(contestants, place), self.material, self.split, self.n_jobs, self.deadline) as fits:
             space = space_of(features, self.material, self.split, self.random_state)
             with self._watch([one.name for one in contestants]) as watch:
                 outcomes = fits.run(watch)

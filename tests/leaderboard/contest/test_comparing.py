@@ -17,7 +17,7 @@ from sklearn.mixture import GaussianMixture as TheirMixture
 from torch import nn
 
 import benthic
-from benthic.base.errors import InvalidInput
+from benthic.base.errors import Interrupted, InvalidInput
 from benthic.data.toys import moons
 from benthic.leaderboard.contest import comparing
 from benthic.leaderboard.contest.baselines import OneGaussian, ResampledRows
@@ -147,6 +147,17 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path: Path, monkeypatch
     other = benthic.compare(models, X + 1, folder=tmp_path, baselines=False, **QUIET)
     assert len(fitted) == 7  # other data are fitted anew
     assert other.line("a").ranked
+
+
+def test_no_fit_begins_that_would_end_too_late(tmp_path: Path) -> None:
+    X = moons().sample(100, seed=0)
+    call: dict[str, Any] = {**QUIET, "budget": 5, "seeds": 2, "baselines": False, "folder": tmp_path}
+    with pytest.raises(Interrupted, match="with 0 of 2 fits done; the same call goes on"):
+        benthic.compare({"a": OneGaussian()}, X, stop_after=8, **call)
+    found = benthic.compare({"a": OneGaussian()}, X, stop_after="1m", **call)
+    assert found.line("a").fits == 2
+    with pytest.raises(InvalidInput, match="stop_after needs a folder"):
+        benthic.compare({"a": OneGaussian()}, X, stop_after=8, **{**call, "folder": None})
 
 
 def test_the_same_call_gives_the_same_table() -> None:
