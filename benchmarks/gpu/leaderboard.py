@@ -79,8 +79,8 @@ def pictures(path: str, quick: bool) -> tuple[np.ndarray, np.ndarray]:
 def judge_of(X: np.ndarray, y: np.ndarray, path: Path, quick: bool) -> tuple[Judge, dict[str, float]]:
     """The classifier of these pictures, trained now or kept from before, and its accuracy on a sixth of them."""
     if path.exists():
-        kept = torch.load(path, map_location=device(), weights_only=True)
-        judge = Judge().to(device())
+        kept = torch.load(path, map_location="cpu", weights_only=True)
+        judge = Judge()
         judge.load_state_dict(kept["state"])
         return judge.eval(), kept["facts"]
     held = len(X) // 6
@@ -88,11 +88,11 @@ def judge_of(X: np.ndarray, y: np.ndarray, path: Path, quick: bool) -> tuple[Jud
     judge, facts = train_judge(*parts, epochs=2 if quick else 30)
     path.parent.mkdir(parents=True, exist_ok=True)
     torch.save({"state": judge.state_dict(), "facts": facts}, path)
-    return judge, facts
+    return judge.cpu(), facts
 
 
 class Features:
-    """What the classifier sees before it decides, as a function of pictures."""
+    """What the classifier sees before it decides, as a function of pictures; on the CPU, since fits have the GPU."""
 
     name = "a classifier of labels that nothing else sees"
 
@@ -100,7 +100,7 @@ class Features:
         self.judge = judge
 
     def __call__(self, pictures: torch.Tensor) -> torch.Tensor:
-        return self.judge.features(pictures.to(device())).cpu()
+        return self.judge.features(pictures)
 
 
 def compared(given: argparse.Namespace, end: float) -> Comparison:

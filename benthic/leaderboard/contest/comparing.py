@@ -25,23 +25,23 @@ from benthic.leaderboard.contest.contestants import (
     needs_labels,
 )
 from benthic.leaderboard.contest.fitting import fitted_to
+from benthic.leaderboard.contest.hearing import Hearing
 from benthic.leaderboard.contest.jobs import Job
-from benthic.leaderboard.contest.judging import METRICS, Court, Verdict, metrics_of
+from benthic.leaderboard.contest.judging import METRICS, Court, metrics_of
 from benthic.leaderboard.contest.material import Material, Opened, material_of, opened
 from benthic.leaderboard.contest.protocol import Split, check_budget, seeds_of, split
-from benthic.leaderboard.contest.records import Budget, Contestant, Outcome
+from benthic.leaderboard.contest.records import Budget, Contestant
 from benthic.leaderboard.contest.results import Comparison
 from benthic.leaderboard.contest.running import Fits
-from benthic.leaderboard.contest.scoring import Judged, lines_of
+from benthic.leaderboard.contest.scoring import lines_of
 from benthic.leaderboard.contest.sharing import apart, check_shared, place_of
 from benthic.leaderboard.contest.sizing import sized
-from benthic.leaderboard.contest.spaces import space_of
+from benthic.leaderboard.contest.spaces import Space, space_of
 from benthic.leaderboard.contest.stopping import Deadline
 from benthic.leaderboard.contest.verdicts import verdict_of
 
 _CLASSES = 20  # different whole numbers, up to which they are classes
 _PATIENCE = 60.0
-_WILD = "its samples lie so far off that no distance to them can be computed"
 
 
 def compare(
@@ -212,13 +212,16 @@ class _Contest:
             contestants = [self._tuned(one, place) for one in contestants]
         with Fits(self._jobs(contestants, place), self.material, self.split, self.n_jobs, self.deadline) as fits:
             space = space_of(features, self.material, self.split, self.random_state)
+            court = Court(self.material, self.split, space, self.metrics, self.random_state)
             with self._watch([one.name for one in contestants]) as watch:
-                outcomes = fits.run(watch)
-        court = Court(self.material, self.split, space, self.metrics, self.random_state)
-        count = len(self.seeds)
-        judged = [
-            self._judged(court, one, outcomes[at * count : (at + 1) * count]) for at, one in enumerate(contestants)
-        ]
+                hearing = Hearing(court, self.split.n, watch, beside=self.n_jobs != 0)
+                with hearing:
+                    outcomes = fits.run(hearing)
+                    count = len(self.seeds)
+                    judged = [
+                        hearing.judged(one, outcomes[at * count : (at + 1) * count])
+                        for at, one in enumerate(contestants)
+                    ]
         lines, scales = lines_of(judged, court.floor, self.metrics, self.random_state)
         seconds = time.perf_counter() - begun
         spent = float(np.nansum([outcome.seconds for outcome in outcomes]))
@@ -233,7 +236,7 @@ class _Contest:
             tuple(one.name for one in contestants if one.origin == "baseline"),
             {name: scale.reference for name, scale in scales.items()},
             verdict_of(lines, self.budget),
-            self._settings(contestants, space.name),
+            self._settings(contestants, space),
             seconds,
             spent,
             max(0.0, 1 - fits.fitting() / seconds) if fits.spans else math.nan,
@@ -291,19 +294,11 @@ class _Contest:
 
         return Watch(names, self.seeds, self.budget, True, jobs=max(self.n_jobs, 1))
 
-    def _judged(self, court: Court, one: Contestant, outcomes: Sequence[Outcome]) -> Judged:
-        seen = [None if o.samples is None else self.material.take_back(o.samples, self.split.n) for o in outcomes]
-        wild = [rows is not None and court.wild(rows) for rows in seen]
-        ended = [replace(o, status="not finite", reason=_WILD) if w else o for o, w in zip(outcomes, wild, strict=True)]
-        verdicts: list[Verdict | None] = [
-            None if rows is None or w else court.judge(rows) for rows, w in zip(seen, wild, strict=True)
-        ]
-        return Judged(one, tuple(ended), tuple(verdicts))
-
-    def _settings(self, contestants: Sequence[Contestant], space: str) -> dict[str, Any]:
+    def _settings(self, contestants: Sequence[Contestant], space: Space) -> dict[str, Any]:
         return {
             "rows": {"fit": len(self.split.fit), "features": len(self.split.features), "judge": self.split.n},
-            "features": space,
+            "features": space.name,
+            **({"why these features": space.reason} if space.reason else {}),
             "metrics": {name: METRICS[name][1] for name in self.metrics},
             "models": {one.name: _in_words(one.model) for one in contestants},
             "n_jobs": self.n_jobs,

@@ -35,6 +35,7 @@ _OVER = 1.25  # times the budget, from which on a fit is out of it
 _BATCH = 128
 _FIRST_ROWS = 16  # whose likelihood tells how long one takes
 _LIKELY_ROWS = 1000
+_LIKELY_SECONDS = 0.5  # that likelihoods may take at least, and else a twentieth of the budget
 _NUMERIC = ("GaussianMixture", "PCA", "ContinuousFlow")  # whose densities know numbers only
 _WIDE = 16  # columns, from which on the likelihood of a diffusion model is its bound
 
@@ -258,7 +259,8 @@ def _likely(outcome: Outcome, model: Any, job: Job, material: Material, split: S
         return replace(outcome, no_likelihood="its density takes the values of categories for numbers")
     if not any(hasattr(model, verb) for verb in ("likelihood", "log_prob", "score_samples")):
         return replace(outcome, no_likelihood="it has no likelihood")
-    allowed = min(job.patience, max(1.0, 0.05 * job.budget.amount)) if job.budget.kind == "seconds" else job.patience
+    share = max(_LIKELY_SECONDS, 0.05 * job.budget.amount) if job.budget.kind == "seconds" else math.inf
+    allowed = min(job.patience, share)
     rows = split.first[:_LIKELY_ROWS]
     found: list[Likelihood] = []
     ended: BaseException | None = None

@@ -113,7 +113,7 @@ class Fits:
 
         try:
             self._drop_late(jobs)
-            for ended in crew.run(jobs, _limit, started):
+            for ended in crew.run(jobs, _limit, started, _kind):
                 outcome = _cut(ended) if ended.value is None else ended.value
                 kept = keeping.read_outcome(ended.job.folder, ended.job.contestant.name)
                 found[places[id(ended.job)]] = outcome if kept is None else _for_person(kept, self._material)
@@ -151,6 +151,10 @@ def _tell(watch: Any, event: str, *words: Any) -> None:
 def _for_person(outcome: Outcome, material: Material) -> Outcome:
     """The outcome with its samples as the person's data look."""
     return outcome if outcome.samples is None else replace(outcome, samples=material.person(outcome.samples))
+
+
+def _kind(job: Job) -> str:
+    return type(job.contestant.model).__name__
 
 
 def _limit(job: Job, stage: str) -> float:

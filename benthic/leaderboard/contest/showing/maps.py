@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benthic.base.catalogue import catalogue
 from benthic.base.errors import InvalidInput
 from benthic.base.schema import is_frame
 from benthic.data.splits import take
@@ -102,6 +103,9 @@ def _all_codes(comparison: Comparison) -> tuple[dict[str, np.ndarray], dict[str,
         model = fitted(comparison, line.name) if comparison.real is not None and line.status == "ok" else None
         if not hasattr(model, "encode"):
             continue
+        if _searches(model):
+            missing[line.name] = "it has no encoder, and to search for codes takes long"
+            continue
         try:
             codes[line.name] = _codes(model, comparison.real)
         except ValueError as error:
@@ -109,6 +113,12 @@ def _all_codes(comparison: Comparison) -> tuple[dict[str, np.ndarray], dict[str,
         if len(codes) == _MODELS:
             break
     return codes, missing
+
+
+def _searches(model: Any) -> bool:
+    """Whether a model finds codes by an inversion of its generator, many seconds long."""
+    entry = catalogue().get(type(model).__name__)
+    return entry is not None and entry.family == "gan" and entry.name != "InfoGAN"
 
 
 def _shade(place: int, n: int) -> Any:

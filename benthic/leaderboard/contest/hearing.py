@@ -1,0 +1,67 @@
+"""Samples judged as they come, beside the fits that are still running."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+from benthic.base.threads import one_torch_thread
+from benthic.leaderboard.contest.judging import Court, Verdict
+from benthic.leaderboard.contest.records import Contestant, Outcome
+from benthic.leaderboard.contest.scoring import Judged
+
+_WILD = "its samples lie so far off that no distance to them can be computed"
+
+Heard = tuple[Outcome, Verdict | None]
+
+
+class Hearing:
+    """Judges every outcome once, in one thread beside this one; is told of outcomes as the watch of a run is.
+
+    court: the judge. n: rows of a sample. watch: is told too. beside: whether to begin when an outcome comes, where
+    models are fitted in other processes; otherwise all are judged in the end.
+    """
+
+    def __init__(self, court: Court, n: int, watch: Any = None, *, beside: bool = True) -> None:
+        self._court, self._n, self._watch = court, n, watch
+        self._bench = ThreadPoolExecutor(1, "benthic-judge") if beside else None
+        self._heard: dict[tuple[str, int], Future[Heard]] = {}
+
+    def __enter__(self) -> Hearing:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._bench is not None:
+            self._bench.shutdown(cancel_futures=True)
+
+    def started(self, name: str, seed: int) -> None:
+        """A fit begins."""
+        if self._watch is not None:
+            self._watch.started(name, seed)
+
+    def ended(self, outcome: Outcome) -> None:
+        """A fit has ended: its samples are judged."""
+        if self._watch is not None:
+            self._watch.ended(outcome)
+        if self._bench is not None:
+            self._heard[outcome.name, outcome.seed] = self._bench.submit(self._judge, outcome)
+
+    def judged(self, contestant: Contestant, outcomes: Sequence[Outcome]) -> Judged:
+        """What the fits of one contestant are worth; outcomes whose samples are wild have ended otherwise."""
+        found = [self._verdict(outcome) for outcome in outcomes]
+        return Judged(contestant, tuple(outcome for outcome, _ in found), tuple(verdict for _, verdict in found))
+
+    def _verdict(self, outcome: Outcome) -> Heard:
+        future = self._heard.get((outcome.name, outcome.seed))
+        return self._judge(outcome) if future is None else future.result()
+
+    def _judge(self, outcome: Outcome) -> Heard:
+        if outcome.samples is None:
+            return outcome, None
+        with one_torch_thread():
+            rows = self._court.material.take_back(outcome.samples, self._n)
+            if self._court.wild(rows):
+                return replace(outcome, status="not finite", reason=_WILD), None
+            return outcome, self._court.judge(rows)
