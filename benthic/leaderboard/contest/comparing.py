@@ -25,11 +25,13 @@ from benthic.leaderboard.contest.contestants import (
     needs_labels,
 )
 from benthic.leaderboard.contest.fitting import fitted_to
+from benthic.leaderboard.contest.gaps import told
 from benthic.leaderboard.contest.hearing import Hearing
 from benthic.leaderboard.contest.jobs import Job
-from benthic.leaderboard.contest.judging import METRICS, Court, metrics_of
+from benthic.leaderboard.contest.joining import are_classes
+from benthic.leaderboard.contest.judging import METRICS, Court, metrics_of, wants_target
 from benthic.leaderboard.contest.material import Material, Opened, material_of, opened
-from benthic.leaderboard.contest.protocol import Split, check_budget, seeds_of, split
+from benthic.leaderboard.contest.protocol import LEAST_WHOLE, Split, check_budget, seeds_of, split
 from benthic.leaderboard.contest.records import Budget, Contestant
 from benthic.leaderboard.contest.results import Comparison
 from benthic.leaderboard.contest.running import Fits
@@ -40,7 +42,6 @@ from benthic.leaderboard.contest.spaces import Space, space_of
 from benthic.leaderboard.contest.stopping import Deadline
 from benthic.leaderboard.contest.verdicts import verdict_of
 
-_CLASSES = 20  # different whole numbers, up to which they are classes
 _PATIENCE = 60.0
 
 
@@ -73,6 +74,9 @@ def compare(
     one Gaussian. Models are ranked by the mean score over metrics, with an interval of ranks and a probability of
     being best from a paired bootstrap over judged rows and seeds. A model that hands back training rows is listed, not
     ranked; so is one that fails or runs out of budget. Likelihoods are ranked within one kind and measure.
+    The target of a table becomes a column that models make with the rest, and ``tstr`` tells how well trees trained on
+    samples predict it. Models that cannot take missing values get medians and most common values for them; rows without
+    gaps judge.
     Predictors and clusterings are cross-validated instead.
 
     models: names of the catalogue, classes, estimators (scikit-learn's too), or a dict of them by name; None for a
@@ -105,7 +109,7 @@ def compare(
             given, data, task, budget, seeds, folder, n_jobs, progress, random_state, metrics=metrics, tune=tune
         )
     contestants = contestants_of(None, task) if given is None else given
-    material = material_of(data)
+    material = material_of(data, join=wants_target(metrics))
     check_contestants(contestants, task, material.facts.kind, labels=material.y is not None)
     check_budget(budget, material.rows.shape[1])
     contest = _Contest(
@@ -153,7 +157,7 @@ def _task(task: str | None, contestants: Sequence[Contestant] | None, y: np.ndar
     can = [abilities(one.model) for one in contestants or ()]
     wanted = "generate"
     if y is not None:
-        wanted = "classify" if _are_classes(y) else "regress"
+        wanted = "classify" if are_classes(y) else "regress"
     if not can or _all(wanted, can):
         return wanted
     return next((other for other in ("generate", "cluster", "classify", "regress") if _all(other, can)), wanted)
@@ -161,13 +165,6 @@ def _task(task: str | None, contestants: Sequence[Contestant] | None, y: np.ndar
 
 def _all(task: str, can: Sequence[set[str]]) -> bool:
     return all(task in each for each in can)
-
-
-def _are_classes(y: np.ndarray) -> bool:
-    if y.dtype.kind in "OUSb":
-        return True
-    whole = y.dtype.kind in "iu" or bool((y == np.round(y)).all())
-    return whole and len(np.unique(y)) <= _CLASSES
 
 
 def _predictors(
@@ -235,7 +232,7 @@ class _Contest:
             {name: rows.value for name, rows in court.floor.scores.items()},
             tuple(one.name for one in contestants if one.origin == "baseline"),
             {name: scale.reference for name, scale in scales.items()},
-            verdict_of(lines, self.budget),
+            (*verdict_of(lines, self.budget), *self._gaps(contestants)),
             self._settings(contestants, space),
             seconds,
             spent,
@@ -259,7 +256,7 @@ class _Contest:
         kept = keeping.read_settings(path, contestant.model)
         if kept is not None:
             return replace(contestant, model=kept)
-        rows = self.material.give(self.split.fit, self.material.form(contestant))
+        rows = self.material.give(self.split.fit_for(contestant.model), self.material.form(contestant))
         data = (rows, self.split.fit_y) if needs_labels(contestant.model) else rows
         found = tuned(contestant, self.tune, data, self.budget, self.random_state, task="generate")
         keeping.write_settings(path, contestant.model, found.model)
@@ -294,12 +291,19 @@ class _Contest:
 
         return Watch(names, self.seeds, self.budget, True, jobs=max(self.n_jobs, 1))
 
+    def _gaps(self, contestants: Sequence[Contestant]) -> list[str]:
+        """What there is to say about missing values."""
+        judged = (~np.isnan(self.material.rows).any(1)).sum() < LEAST_WHOLE
+        said = told(self.split.fit, contestants, bool(judged))
+        return [said] if said else []
+
     def _settings(self, contestants: Sequence[Contestant], space: Space) -> dict[str, Any]:
         return {
             "rows": {"fit": len(self.split.fit), "features": len(self.split.features), "judge": self.split.n},
             "features": space.name,
             **({"why these features": space.reason} if space.reason else {}),
             "metrics": {name: METRICS[name][1] for name in self.metrics},
+            **({"missing values": said[0]} if (said := self._gaps(contestants)) else {}),
             "models": {one.name: _in_words(one.model) for one in contestants},
             "n_jobs": self.n_jobs,
             "tune": self.tune,

@@ -171,7 +171,7 @@ class _Hand:
         self.ready, self.busy, self.gone = False, False, False
         self.job: Any = None
         self.kinds: set[Any] = set()
-        self._limit = _no_limit
+        self._limit: Callable[[Any, str], float] = _no_limit
         self._enter("")
         self.line.send_bytes(task)
 

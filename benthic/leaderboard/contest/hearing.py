@@ -61,7 +61,7 @@ class Hearing:
         if outcome.samples is None:
             return outcome, None
         with one_torch_thread():
-            rows = self._court.material.take_back(outcome.samples, self._n)
+            rows = self._court.material.take_back(outcome.samples, self._n, outcome.labels)
             if self._court.wild(rows):
                 return replace(outcome, status="not finite", reason=_WILD), None
             return outcome, self._court.judge(rows)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from benthic.base.seeds import np_generator
 from benthic.leaderboard.contest.protocol import Split
+from benthic.leaderboard.feature_space import ClassifierFeatures, classifier_features
 
 _CLASSES = 100
 _ENOUGH = 1000  # labeled rows, below which a network learns too little of them
@@ -62,9 +63,8 @@ def is_labeled(split: Split) -> bool:
     return 2 <= len(kinds) <= min(_CLASSES, len(y) // 5) and counts.min() >= 2
 
 
-def learned(rows: np.ndarray, y: Any, seed: int = 0) -> Any:
+def learned(rows: np.ndarray, y: Any, seed: int = 0) -> ClassifierFeatures:
     """What a small network, fitted here, sees before it tells labels apart."""
-    from benthic.leaderboard.feature_space import classifier_features
     from benthic.supervised.mlp import MLPClassifier
 
     trainer = {"steps": 1500, "batch_size": 64, "verbose": False}
@@ -83,4 +83,5 @@ def _by_line(rows: np.ndarray, y: np.ndarray, held: np.ndarray) -> np.ndarray:
 
 
 def _right(answers: Any, truth: np.ndarray) -> np.ndarray:
-    return (np.asarray(answers) == truth).astype(np.float64)
+    found: np.ndarray = (np.asarray(answers) == truth).astype(np.float64)
+    return found

@@ -54,7 +54,7 @@ class Fits:
         self._deadline = deadline or Deadline()
         self._jobs, self._material, self._split = jobs, material, split
         kept = ((at, keeping.read_outcome(job.folder, job.contestant.name)) for at, job in enumerate(jobs))
-        self._kept = {at: _for_person(outcome, material) for at, outcome in kept if outcome is not None}
+        self._kept = {at: material.for_person(outcome) for at, outcome in kept if outcome is not None}
         every = [at for at in range(len(jobs)) if at not in self._kept]
         todo = [at for at in every if sharing.is_ours(at)]
         self._others = [at for at in every if at not in todo]
@@ -87,7 +87,7 @@ class Fits:
         sharing.wait_for([self._jobs[at] for at in self._others], self._deadline.left)
         for at in self._others:
             done = keeping.read_outcome(self._jobs[at].folder, self._jobs[at].contestant.name)
-            found |= {} if done is None else {at: _for_person(done, self._material)}
+            found |= {} if done is None else {at: self._material.for_person(done)}
         for at in [*self._here, *(at for at in self._others if at not in found)]:
             job = self._jobs[at]
             if not self._deadline.allows(job.budget):
@@ -116,7 +116,7 @@ class Fits:
             for ended in crew.run(jobs, _limit, started, _kind):
                 outcome = _cut(ended) if ended.value is None else ended.value
                 kept = keeping.read_outcome(ended.job.folder, ended.job.contestant.name)
-                found[places[id(ended.job)]] = outcome if kept is None else _for_person(kept, self._material)
+                found[places[id(ended.job)]] = outcome if kept is None else self._material.for_person(kept)
                 done = ended.since if ended.stage not in ("", "fit") else time.monotonic()
                 if not math.isnan(outcome.seconds):
                     self.spans.append((done - outcome.seconds, done))
@@ -146,11 +146,6 @@ class Fits:
 def _tell(watch: Any, event: str, *words: Any) -> None:
     if watch is not None:
         getattr(watch, event)(*words)
-
-
-def _for_person(outcome: Outcome, material: Material) -> Outcome:
-    """The outcome with its samples as the person's data look."""
-    return outcome if outcome.samples is None else replace(outcome, samples=material.person(outcome.samples))
 
 
 def _kind(job: Job) -> str:

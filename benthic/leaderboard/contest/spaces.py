@@ -99,7 +99,7 @@ def _seeing(features: Any, material: Material, split: Split, seed: int) -> tuple
     if features == "random":
         channels, height, width = material.shape
         return "random filters", RandomConvolution((channels, height, width), seed=seed)
-    return {"raw": "raw numbers", "pca": "principal axes"}.get(features, "columns"), _numbers
+    return {"raw": "raw numbers", "pca": "principal axes"}.get(features or "", "columns"), _numbers
 
 
 def _numbers(rows: np.ndarray) -> Tensor:
