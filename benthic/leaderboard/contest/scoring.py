@@ -145,6 +145,7 @@ def lines_of(
         key=lambda line: (
             not line.ranked,
             line.status != "ok",
+            line.ranked and not standings[line.name].sound,  # a quality that it rarely reaches is no advice
             line.quality if line.quality == line.quality else math.inf,
         )
     )
