@@ -239,6 +239,7 @@ class _Contest:
             max(0.0, 1 - fits.fitting() / seconds) if fits.spans else math.nan,
             place,
             self.material.person(self.split.first),
+            self.material.give(self.split.first, "arrow") if self.material.plain else None,
             tuple(outcomes),
             holder,
         )

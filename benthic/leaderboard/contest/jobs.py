@@ -253,8 +253,8 @@ def draw(model: Any, n: int, seed: int, given: Any = None) -> Any:
 
 def _likely(outcome: Outcome, model: Any, job: Job, material: Material, split: Split) -> Outcome:
     """The likelihood of judged rows, of as many as time allows."""
-    plain = material.target is not None and material.target.plain and not material.categorical.any()
-    if material.schema is not None and job.form == "flat" and not plain:
+    numbers = material.plain and not material.categorical.any()
+    if material.schema is not None and job.form == "flat" and not numbers:
         return replace(outcome, no_likelihood="it has no likelihood of mixed columns")
     if material.categorical.any() and type(model).__name__ in _NUMERIC:
         return replace(outcome, no_likelihood="its density takes the values of categories for numbers")

@@ -91,9 +91,11 @@ def metrics_of(metrics: Any, material: Material) -> tuple[str, ...]:
     return chosen
 
 
-def wants_target(metrics: Any) -> bool:
-    """Whether rows are judged with their target: by the usual metrics, or where it was asked for."""
-    return metrics is None or "tstr" in ((metrics,) if isinstance(metrics, str) else tuple(metrics))
+def wants_target(metrics: Any) -> str:
+    """Whether rows are judged with their target: ``usual``, by the usual metrics, ``asked`` or not at all."""
+    if metrics is None:
+        return "usual"
+    return "asked" if "tstr" in ((metrics,) if isinstance(metrics, str) else tuple(metrics)) else ""
 
 
 class Court:

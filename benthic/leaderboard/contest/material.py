@@ -20,6 +20,7 @@ from benthic.leaderboard.contest.joining import Target, with_target
 from benthic.leaderboard.contest.records import Contestant, DataFacts, Outcome
 
 LEAST_ROWS = 50
+_PLANE = 2  # numbers of a row
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +49,7 @@ class Material:
             return "flat"
         if self.target is not None and needs_labels(contestant.model):
             return "given"
-        plain = self.target is not None and self.target.plain
-        return "arrow" if contestant.origin == "catalogue" else "flat" if plain else "frame"
+        return "arrow" if contestant.origin == "catalogue" else "flat" if self.plain else "frame"
 
     def give(self, rows: np.ndarray, form: str) -> Any:
         """Rows (n, width) in a form."""
@@ -64,10 +64,15 @@ class Material:
 
     def person(self, rows: np.ndarray) -> Any:
         """Rows (n, width) as the person's own data look."""
-        if self.target is not None and self.target.plain:
+        if self.plain:
             return self.give(rows, "given")
         form = "frame" if self.schema is not None else "image" if len(self.shape) == 3 else "flat"
         return self.give(rows, form)
+
+    @property
+    def plain(self) -> bool:
+        """Whether models see a table with the labels and the person an array without them."""
+        return self.target is not None and self.target.plain
 
     def for_person(self, outcome: Outcome) -> Outcome:
         """An outcome with its samples as the person's own data look, and with the labels among them."""
@@ -169,17 +174,20 @@ def opened(X: Any, y: Any = None, *, target: Any = None, drop: Sequence[Any] = (
     return Opened(X, _labels(y), target=words)
 
 
-def material_of(X: Any, y: Any = None, *, target: Any = None, drop: Sequence[Any] = (), join: bool = False) -> Material:
+def material_of(X: Any, y: Any = None, *, target: Any = None, drop: Sequence[Any] = (), join: str = "") -> Material:
     """The data of a comparison of generators, as numbers; X may also be ``Opened``.
 
-    Refuses text, infinite values and fewer than 50 rows. join: whether the labels of a table become a column of it.
+    Refuses text, infinite values and fewer than 50 rows. join: ``usual`` makes the labels of a table a column of it,
+    but leaves points of the plane what they are; ``asked`` does so there too.
 
     >>> material_of("iris").facts.columns
     4
     """
     data = X if isinstance(X, Opened) else opened(X, y, target=target, drop=drop)
     made = _from_frame(data) if is_frame(data.X) else _from_array(data)
-    return _joined(made, data) if join and made.y is not None and made.facts.kind != "image" else made
+    planar = made.schema is None and made.rows.shape[1] == _PLANE
+    able = made.y is not None and made.facts.kind != "image" and not (join == "usual" and planar)
+    return _joined(made, data) if join and able else made
 
 
 def _joined(made: Material, data: Opened) -> Material:

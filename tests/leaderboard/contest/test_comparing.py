@@ -22,6 +22,7 @@ from benthic.data.toys import moons
 from benthic.leaderboard.contest import comparing
 from benthic.leaderboard.contest.baselines import OneGaussian, ResampledRows
 from benthic.leaderboard.contest.results import Comparison
+from benthic.leaderboard.contest.showing.maps import latent_maps
 from tests.leaderboard.contest.planted import Failing
 from tests.leaderboard.contest.test_protocol import frame
 
@@ -264,8 +265,13 @@ def test_the_target_of_a_table_is_made_and_learned_from() -> None:
     assert found.floor["tstr"] < 0.2
     assert wrong["shuffled columns"] == pytest.approx(0.5, abs=0.2)  # coins
     assert wrong["mixture"] < wrong["shuffled columns"] - 0.15
-    plain = benthic.compare({"mixture": benthic.GaussianMixture(4)}, X, 3 * X[:, 0] + 1, task="generate", **QUIET)
-    assert plain.samples("mixture").shape == plain.real.shape == (75, 2)
+    X, y = np.column_stack([X, X.sum(1)]), 3 * X[:, 0] + 1
+    vae = benthic.VAE(2, hidden_layer_sizes=(16,), **QUICK)
+    plain = benthic.compare({"mixture": benthic.GaussianMixture(4), "VAE": vae}, X, y, task="generate", **QUIET)
+    assert plain.samples("mixture").shape == plain.real.shape == (75, 3)
+    figure, missing = latent_maps(plain)
+    assert figure is not None
+    assert not missing
     assert plain.outcomes[0].labels == pytest.approx(3 * plain.samples("mixture")[:, 0] + 1, abs=0.2)
     missed = {line.name: line.scores["tstr"].value for line in plain.lines}  # shares of the variance
     assert missed["mixture"] == pytest.approx(plain.floor["tstr"], abs=0.1)

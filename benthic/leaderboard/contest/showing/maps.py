@@ -11,6 +11,7 @@ from benthic.base.catalogue import catalogue
 from benthic.base.errors import InvalidInput
 from benthic.base.schema import is_frame
 from benthic.data.splits import take
+from benthic.leaderboard.contest.contestants import needs_labels
 from benthic.leaderboard.contest.showing.gallery import shown, small_grid
 from benthic.pictures.plane import Box, box_around, density_map
 
@@ -36,7 +37,8 @@ def densities(comparison: Comparison) -> Any:
         return None
     figure, grid = small_grid(len(names))
     for axes, name in zip(grid.flat, names, strict=False):
-        exact = _draw_density(axes, fitted(comparison, name), np.asarray(made[name], dtype=float), box)
+        model = fitted(comparison, name) if comparison.seen is None else None  # a density of the labels too is no map
+        exact = _draw_density(axes, model, np.asarray(made[name], dtype=float), box)
         axes.set_title(name if exact else f"{name} (of samples)", fontsize=9)
         axes.set(xticks=[], yticks=[])
     return figure
@@ -107,12 +109,17 @@ def _all_codes(comparison: Comparison) -> tuple[dict[str, np.ndarray], dict[str,
             missing[line.name] = "it has no encoder, and to search for codes takes long"
             continue
         try:
-            codes[line.name] = _codes(model, comparison.real)
+            codes[line.name] = _codes(model, _rows_for(comparison, model))
         except ValueError as error:
             missing[line.name] = str(error)
         if len(codes) == _MODELS:
             break
     return codes, missing
+
+
+def _rows_for(comparison: Comparison, model: Any) -> Any:
+    """Held-out rows as a model saw rows when it was fitted."""
+    return comparison.real if comparison.seen is None or needs_labels(model) else comparison.seen
 
 
 def _searches(model: Any) -> bool:
