@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -209,9 +209,9 @@ class _Contest:
             contestants = [self._tuned(one, place) for one in contestants]
         with Fits(self._jobs(contestants, place), self.material, self.split, self.n_jobs, self.deadline) as fits:
             space = space_of(features, self.material, self.split, self.random_state)
-            court = Court(self.material, self.split, space, self.metrics, self.random_state)
+            summon = partial(Court, self.material, self.split, space, self.metrics, self.random_state)
             with self._watch([one.name for one in contestants]) as watch:
-                hearing = Hearing(court, self.split.n, watch, beside=self.n_jobs != 0)
+                hearing = Hearing(summon, self.split.n, watch, beside=self.n_jobs != 0)
                 with hearing:
                     outcomes = fits.run(hearing)
                     count = len(self.seeds)
@@ -219,7 +219,7 @@ class _Contest:
                         hearing.judged(one, outcomes[at * count : (at + 1) * count])
                         for at, one in enumerate(contestants)
                     ]
-        lines, scales = lines_of(judged, court.floor, self.metrics, self.random_state)
+        lines, scales = lines_of(judged, hearing.court.floor, self.metrics, self.random_state)
         seconds = time.perf_counter() - begun
         spent = float(np.nansum([outcome.seconds for outcome in outcomes]))
         found = Comparison(
@@ -229,7 +229,7 @@ class _Contest:
             self.seeds,
             tuple(lines),
             self.metrics,
-            {name: rows.value for name, rows in court.floor.scores.items()},
+            {name: rows.value for name, rows in hearing.court.floor.scores.items()},
             tuple(one.name for one in contestants if one.origin == "baseline"),
             {name: scale.reference for name, scale in scales.items()},
             (*verdict_of(lines, self.budget), *self._gaps(contestants)),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from benthic.base.threads import one_torch_thread
@@ -20,12 +21,12 @@ Heard = tuple[Outcome, Verdict | None]
 class Hearing:
     """Judges every outcome once, in one thread beside this one; is told of outcomes as the watch of a run is.
 
-    court: the judge. n: rows of a sample. watch: is told too. beside: whether to begin when an outcome comes, where
-    models are fitted in other processes; otherwise all are judged in the end.
+    summon: makes the judge, which takes seconds. n: rows of a sample. watch: is told too. beside: whether to begin when
+    an outcome comes, where models are fitted in other processes; otherwise all are judged in the end.
     """
 
-    def __init__(self, court: Court, n: int, watch: Any = None, *, beside: bool = True) -> None:
-        self._court, self._n, self._watch = court, n, watch
+    def __init__(self, summon: Callable[[], Court], n: int, watch: Any = None, *, beside: bool = True) -> None:
+        self._summon, self._n, self._watch = summon, n, watch
         self._bench = ThreadPoolExecutor(1, "benthic-judge") if beside else None
         self._heard: dict[tuple[str, int], Future[Heard]] = {}
 
@@ -35,6 +36,12 @@ class Hearing:
     def __exit__(self, *error: object) -> None:
         if self._bench is not None:
             self._bench.shutdown(cancel_futures=True)
+
+    @cached_property
+    def court(self) -> Court:
+        """The judge, who comes with the first outcome: before, cores are busy with starting processes."""
+        with one_torch_thread():
+            return self._summon()
 
     def started(self, name: str, seed: int) -> None:
         """A fit begins."""
@@ -60,8 +67,9 @@ class Hearing:
     def _judge(self, outcome: Outcome) -> Heard:
         if outcome.samples is None:
             return outcome, None
+        court = self.court
         with one_torch_thread():
-            rows = self._court.material.take_back(outcome.samples, self._n, outcome.labels)
-            if self._court.wild(rows):
+            rows = court.material.take_back(outcome.samples, self._n, outcome.labels)
+            if court.wild(rows):
                 return replace(outcome, status="not finite", reason=_WILD), None
-            return outcome, self._court.judge(rows)
+            return outcome, court.judge(rows)
