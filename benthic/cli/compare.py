@@ -50,6 +50,10 @@ def compare(
         int, typer.Option(metavar="N", min=-1, help="Fits at once, -1 for a core each; 0 fits in this process.")
     ] = 1,
     tune: Annotated[int, typer.Option(metavar="N", min=0, help="Settings to try for each model first.")] = 0,
+    stop_after: Annotated[
+        str | None,
+        typer.Option(metavar="T", help="Begin no fit of a generator that would end later, such as 9m; go on later."),
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Compare models on DATA under one budget: a table with error bars, a verdict, and one HTML report.
@@ -82,5 +86,6 @@ def compare(
         out,
         jobs,
         tune,
+        stop_after,
     )
     contest.run(asked, json)

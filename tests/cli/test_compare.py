@@ -124,12 +124,12 @@ def test_what_is_asked_wrongly_is_said_before_anything_happens(words, hint, tmp_
         (("iris", "GaussianMixture", "--features", "classifer"), "'classifier'"),
         (("iris", "VAE", "--budget", "0.001s"), "too small"),
         (("few.csv", "GaussianMixture"), "at least 50"),
-        (("holes.csv", "GaussianMixture"), "'b'"),
+        (("endless.csv", "GaussianMixture"), "'b'"),
     ],
 )
 def test_what_cannot_be_compared_is_said_in_one_line_before_any_fit(words, hint, tmp_path):
     (tmp_path / "few.csv").write_text("a,b\n" + "1,2\n" * 9)
-    (tmp_path / "holes.csv").write_text("a,b\n" + "1,2\n3,\n" * 40)
+    (tmp_path / "endless.csv").write_text("a,b\n" + "1,2\n3,inf\n" * 40)
     answer = call("compare", *words)
     assert answer.code in (1, 2)
     assert hint in answer.err

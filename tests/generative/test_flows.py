@@ -303,3 +303,11 @@ def test_words_and_pictures() -> None:
     assert len(fitted("maf", RNG.normal(size=(100, 3)), steps=3).plot().axes) >= 1
     assert model.capturable
     assert not benthic.NormalizingFlow("residual").capturable
+
+
+def test_a_grid_of_whole_numbers_holds_all_of_them() -> None:
+    X = np.array([[0, 0], [2, 30], [4, 50], [5013, 90]] * 20, dtype=float)
+    model = fitted("nsf", X, columns={0: "discrete", 1: "discrete"}, steps=2, hidden_layer_sizes=(8,), transforms=1)
+    made = model.sample(50, seed=0)
+    assert np.array_equal(made[:, 0], np.round(made[:, 0]))
+    assert np.array_equal(made[:, 1] % 10, np.zeros(50))

@@ -14,6 +14,7 @@ from benthic.base.errors import InvalidInput, nearest
 from benthic.base.schema import Schema
 
 KINDS = ("real", "positive", "discrete")
+_EXACT = 2.0**53  # below which floats hold all whole numbers
 _OFF_GRID = 1e-3  # how far, in steps, a value may lie from its grid
 _SHOWN = 8
 
@@ -229,12 +230,14 @@ def _interval(name: str, source: tuple[int, ...], wish: Any) -> tuple[Any, ...]:
 
 
 def _grid(values: Tensor) -> tuple[float, float]:
-    """The least value and the smallest gap between different ones."""
+    """The least value and the step: the largest that all gaps are multiples of, or the smallest gap if not whole."""
     found = np.unique(values.detach().double().cpu().numpy())
     found = found[np.isfinite(found)]
     if len(found) < 2:
         return (float(found[0]) if len(found) else 0.0), 1.0
-    return float(found[0]), float(np.diff(found).min())
+    gaps = np.diff(found)
+    whole = bool((gaps == np.round(gaps)).all()) and float(gaps.max()) < _EXACT
+    return float(found[0]), float(np.gcd.reduce(gaps.astype(np.int64)) if whole else gaps.min())
 
 
 def picture_columns(width: int, rows: Tensor, levels: int, dequantize: bool) -> FlowColumns:

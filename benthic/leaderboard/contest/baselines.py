@@ -27,6 +27,8 @@ class ResampledRows(BaseEstimator):
     [[1.0], [1.0]]
     """
 
+    takes_numbers = True  # of a frame too
+
     def __init__(self, random_state: Any = None) -> None:
         self.random_state = random_state
 
@@ -49,6 +51,8 @@ class ShuffledColumns(BaseEstimator):
     >>> ShuffledColumns().fit([[1.0, 2.0]]).sample(1, seed=0).tolist()
     [[1.0, 2.0]]
     """
+
+    takes_numbers = True  # of a frame too
 
     def __init__(self, groups: Any = None, random_state: Any = None) -> None:
         self.groups = groups
@@ -73,6 +77,8 @@ class OneGaussian(BaseEstimator):
     >>> OneGaussian().fit([[0.0], [2.0]]).mean_
     array([1.])
     """
+
+    takes_numbers = True  # of a frame too
 
     def __init__(self, random_state: Any = None) -> None:
         self.random_state = random_state

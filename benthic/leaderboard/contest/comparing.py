@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -25,22 +25,24 @@ from benthic.leaderboard.contest.contestants import (
     needs_labels,
 )
 from benthic.leaderboard.contest.fitting import fitted_to
+from benthic.leaderboard.contest.gaps import told
+from benthic.leaderboard.contest.hearing import Hearing
 from benthic.leaderboard.contest.jobs import Job
-from benthic.leaderboard.contest.judging import METRICS, Court, Verdict, metrics_of
+from benthic.leaderboard.contest.joining import are_classes
+from benthic.leaderboard.contest.judging import METRICS, Court, metrics_of, wants_target
 from benthic.leaderboard.contest.material import Material, Opened, material_of, opened
-from benthic.leaderboard.contest.protocol import Split, check_budget, seeds_of, split
-from benthic.leaderboard.contest.records import Budget, Contestant, Outcome
+from benthic.leaderboard.contest.protocol import LEAST_WHOLE, Split, check_budget, seeds_of, split
+from benthic.leaderboard.contest.records import Budget, Contestant
 from benthic.leaderboard.contest.results import Comparison
 from benthic.leaderboard.contest.running import Fits
-from benthic.leaderboard.contest.scoring import Judged, lines_of
+from benthic.leaderboard.contest.scoring import lines_of
 from benthic.leaderboard.contest.sharing import apart, check_shared, place_of
 from benthic.leaderboard.contest.sizing import sized
-from benthic.leaderboard.contest.spaces import space_of
+from benthic.leaderboard.contest.spaces import Space, space_of
+from benthic.leaderboard.contest.stopping import Deadline
 from benthic.leaderboard.contest.verdicts import verdict_of
 
-_CLASSES = 20  # different whole numbers, up to which they are classes
 _PATIENCE = 60.0
-_WILD = "its samples lie so far off that no distance to them can be computed"
 
 
 def compare(
@@ -58,6 +60,7 @@ def compare(
     folder: str | Path | None = None,
     n_jobs: int = 1,
     tune: int = 0,
+    stop_after: Any = None,
     fraction: float = 0.3,
     baselines: bool = True,
     progress: bool = True,
@@ -71,6 +74,9 @@ def compare(
     one Gaussian. Models are ranked by the mean score over metrics, with an interval of ranks and a probability of
     being best from a paired bootstrap over judged rows and seeds. A model that hands back training rows is listed, not
     ranked; so is one that fails or runs out of budget. Likelihoods are ranked within one kind and measure.
+    The target of a table becomes a column that models make with the rest, and ``tstr`` tells how well trees trained on
+    samples predict it. Models that cannot take missing values get medians and most common values for them; rows without
+    gaps judge.
     Predictors and clusterings are cross-validated instead.
 
     models: names of the catalogue, classes, estimators (scikit-learn's too), or a dict of them by name; None for a
@@ -82,7 +88,9 @@ def compare(
     metrics: names of those that rank, of ``METRICS``. features: where samples are compared: ``raw`` numbers, ``pca``,
     ``random`` filters, a ``classifier`` of the labels, or a network. folder: keeps every fit; the same call later goes
     on from there. n_jobs: processes that fit, 0 for this one; processes that ``torchrun`` starts share the fits through
-    the folder. tune: settings to try for each model. fraction: of the rows, to judge with. baselines: whether to add
+    the folder. tune: settings to try for each model. stop_after: a time such as ``9m`` by which generators have to be
+    fitted: no fit begins that would end later, ``Interrupted`` says how many are done, and the same call later goes on
+    from the folder. fraction: of the rows, to judge with. baselines: whether to add
     them. progress: whether to show how it goes. random_state: decides the parts of the data and the first seed.
 
     >>> X = np.random.default_rng(0).normal(size=(200, 2)) @ np.array([[1.0, 1.0], [0.0, 0.5]])
@@ -95,12 +103,13 @@ def compare(
     data = opened(X, y, target=target, drop=drop)
     given = None if models is None else contestants_of(models)
     task = _task(task, given, data.y)
+    deadline = _deadline(stop_after, task, folder)
     if task != "generate":
         return _predictors(
             given, data, task, budget, seeds, folder, n_jobs, progress, random_state, metrics=metrics, tune=tune
         )
     contestants = contestants_of(None, task) if given is None else given
-    material = material_of(data)
+    material = material_of(data, join=wants_target(metrics))
     check_contestants(contestants, task, material.facts.kind, labels=material.y is not None)
     check_budget(budget, material.rows.shape[1])
     contest = _Contest(
@@ -113,12 +122,20 @@ def compare(
         progress,
         random_state,
         tune,
+        deadline,
     )
     beside = baselines_for(material, [one.name for one in contestants]) if baselines else []
     ours = [models is None or _is_named(models, one) for one in contestants]
     check_shared(folder, tune)
     with apart():
         return contest.run([*map(contest.suited, contestants, ours), *beside], features, folder, begun)
+
+
+def _deadline(stop_after: Any, task: str, folder: Any) -> Deadline:
+    if stop_after is not None and (folder is None or task != "generate"):
+        what = "needs a folder in which fits are kept" if folder is None else "is for comparisons of generators"
+        raise InvalidInput(f"compare: stop_after {what}; leave it out{', or give folder' if folder is None else ''}")
+    return Deadline(stop_after)
 
 
 def _is_named(models: Any, contestant: Contestant) -> bool:
@@ -140,7 +157,7 @@ def _task(task: str | None, contestants: Sequence[Contestant] | None, y: np.ndar
     can = [abilities(one.model) for one in contestants or ()]
     wanted = "generate"
     if y is not None:
-        wanted = "classify" if _are_classes(y) else "regress"
+        wanted = "classify" if are_classes(y) else "regress"
     if not can or _all(wanted, can):
         return wanted
     return next((other for other in ("generate", "cluster", "classify", "regress") if _all(other, can)), wanted)
@@ -148,13 +165,6 @@ def _task(task: str | None, contestants: Sequence[Contestant] | None, y: np.ndar
 
 def _all(task: str, can: Sequence[set[str]]) -> bool:
     return all(task in each for each in can)
-
-
-def _are_classes(y: np.ndarray) -> bool:
-    if y.dtype.kind in "OUSb":
-        return True
-    whole = y.dtype.kind in "iu" or bool((y == np.round(y)).all())
-    return whole and len(np.unique(y)) <= _CLASSES
 
 
 def _predictors(
@@ -180,6 +190,7 @@ class _Contest:
     progress: bool
     random_state: int
     tune: int
+    deadline: Deadline
 
     def suited(self, contestant: Contestant, ours: bool) -> Contestant:
         """The contestant with settings that suit data and budget, where they were left to us."""
@@ -196,16 +207,19 @@ class _Contest:
         if self.tune:
             space_of(features, self.material, self.split, self.random_state)  # what is wrong with it is said before
             contestants = [self._tuned(one, place) for one in contestants]
-        with Fits(self._jobs(contestants, place), self.material, self.split, self.n_jobs) as fits:
+        with Fits(self._jobs(contestants, place), self.material, self.split, self.n_jobs, self.deadline) as fits:
             space = space_of(features, self.material, self.split, self.random_state)
+            summon = partial(Court, self.material, self.split, space, self.metrics, self.random_state)
             with self._watch([one.name for one in contestants]) as watch:
-                outcomes = fits.run(watch)
-        court = Court(self.material, self.split, space, self.metrics, self.random_state)
-        count = len(self.seeds)
-        judged = [
-            self._judged(court, one, outcomes[at * count : (at + 1) * count]) for at, one in enumerate(contestants)
-        ]
-        lines, scales = lines_of(judged, court.floor, self.metrics, self.random_state)
+                hearing = Hearing(summon, self.split.n, watch, beside=self.n_jobs != 0)
+                with hearing:
+                    outcomes = fits.run(hearing)
+                    count = len(self.seeds)
+                    judged = [
+                        hearing.judged(one, outcomes[at * count : (at + 1) * count])
+                        for at, one in enumerate(contestants)
+                    ]
+        lines, scales = lines_of(judged, hearing.court.floor, self.metrics, self.random_state)
         seconds = time.perf_counter() - begun
         spent = float(np.nansum([outcome.seconds for outcome in outcomes]))
         found = Comparison(
@@ -215,16 +229,17 @@ class _Contest:
             self.seeds,
             tuple(lines),
             self.metrics,
-            {name: rows.value for name, rows in court.floor.scores.items()},
+            {name: rows.value for name, rows in hearing.court.floor.scores.items()},
             tuple(one.name for one in contestants if one.origin == "baseline"),
             {name: scale.reference for name, scale in scales.items()},
-            verdict_of(lines, self.budget),
-            self._settings(contestants, space.name),
+            (*verdict_of(lines, self.budget), *self._gaps(contestants)),
+            self._settings(contestants, space),
             seconds,
             spent,
             max(0.0, 1 - fits.fitting() / seconds) if fits.spans else math.nan,
             place,
             self.material.person(self.split.first),
+            self.material.give(self.split.first, "arrow") if self.material.plain else None,
             tuple(outcomes),
             holder,
         )
@@ -242,7 +257,7 @@ class _Contest:
         kept = keeping.read_settings(path, contestant.model)
         if kept is not None:
             return replace(contestant, model=kept)
-        rows = self.material.give(self.split.fit, self.material.form(contestant))
+        rows = self.material.give(self.split.fit_for(contestant.model), self.material.form(contestant))
         data = (rows, self.split.fit_y) if needs_labels(contestant.model) else rows
         found = tuned(contestant, self.tune, data, self.budget, self.random_state, task="generate")
         keeping.write_settings(path, contestant.model, found.model)
@@ -277,20 +292,19 @@ class _Contest:
 
         return Watch(names, self.seeds, self.budget, True, jobs=max(self.n_jobs, 1))
 
-    def _judged(self, court: Court, one: Contestant, outcomes: Sequence[Outcome]) -> Judged:
-        seen = [None if o.samples is None else self.material.take_back(o.samples, self.split.n) for o in outcomes]
-        wild = [rows is not None and court.wild(rows) for rows in seen]
-        ended = [replace(o, status="not finite", reason=_WILD) if w else o for o, w in zip(outcomes, wild, strict=True)]
-        verdicts: list[Verdict | None] = [
-            None if rows is None or w else court.judge(rows) for rows, w in zip(seen, wild, strict=True)
-        ]
-        return Judged(one, tuple(ended), tuple(verdicts))
+    def _gaps(self, contestants: Sequence[Contestant]) -> list[str]:
+        """What there is to say about missing values."""
+        judged = (~np.isnan(self.material.rows).any(1)).sum() < LEAST_WHOLE
+        said = told(self.split.fit, contestants, bool(judged))
+        return [said] if said else []
 
-    def _settings(self, contestants: Sequence[Contestant], space: str) -> dict[str, Any]:
+    def _settings(self, contestants: Sequence[Contestant], space: Space) -> dict[str, Any]:
         return {
             "rows": {"fit": len(self.split.fit), "features": len(self.split.features), "judge": self.split.n},
-            "features": space,
+            "features": space.name,
+            **({"why these features": space.reason} if space.reason else {}),
             "metrics": {name: METRICS[name][1] for name in self.metrics},
+            **({"missing values": said[0]} if (said := self._gaps(contestants)) else {}),
             "models": {one.name: _in_words(one.model) for one in contestants},
             "n_jobs": self.n_jobs,
             "tune": self.tune,

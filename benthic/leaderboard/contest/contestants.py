@@ -131,6 +131,13 @@ def needs_labels(model: Any) -> bool:
     return bool(model.__sklearn_tags__().target_tags.required)
 
 
+def takes_gaps(model: Any) -> bool:
+    """Whether a model takes missing values as they are."""
+    if not hasattr(model, "__sklearn_tags__"):
+        return False
+    return bool(model.__sklearn_tags__().input_tags.allow_nan)
+
+
 def check_contestants(found: Iterable[Contestant], task: str, kind: str, *, labels: bool) -> None:
     """Refuse what cannot do the task on such data, before any fit.
 

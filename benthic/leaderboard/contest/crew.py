@@ -103,21 +103,36 @@ class Crew:
         jobs: Sequence[Any],
         limit: Callable[[Any, str], float] | None = None,
         started: Callable[[Any], None] | None = None,
+        kind: Callable[[Any], Any] | None = None,
     ) -> Iterator[Ended]:
         """Every job as it ends, in no order; jobs removed from the list meanwhile are not begun.
 
         limit: the seconds that a stage of a job may take; the first stage is ``""``. started: called when a job begins.
+        kind: what a job has in common with others; a process takes jobs of a kind that it had before, else of one that
+        no process had, so that what a kind has to load is loaded once.
         """
         waiting = jobs if isinstance(jobs, list) else list(jobs)
         while waiting or any(hand.busy for hand in self._hands):
             self.hire(len(waiting))
             for hand in self._hands:
                 if hand.ready and waiting:
-                    job = waiting.pop(0)
+                    job = waiting.pop(self._choice(hand, waiting, kind))
                     if started is not None:
                         started(job)
                     hand.begin(job, limit or _no_limit)
             yield from self._hear()
+
+    def _choice(self, hand: _Hand, waiting: Sequence[Any], kind: Callable[[Any], Any] | None) -> int:
+        """The place of the job that a process should do next."""
+        if kind is None:
+            return 0
+        kinds = [kind(job) for job in waiting]
+        taken = {one for other in self._hands if other is not hand for one in other.kinds}
+        own = [at for at, one in enumerate(kinds) if one in hand.kinds]
+        new = [at for at, one in enumerate(kinds) if one not in taken]
+        at = (own or new or [0])[0]
+        hand.kinds.add(kinds[at])
+        return at
 
     def _hear(self) -> Iterator[Ended]:
         """Wait until something happens, and say which jobs have ended."""
@@ -155,7 +170,8 @@ class _Hand:
         self.line = Connection(ours.detach())
         self.ready, self.busy, self.gone = False, False, False
         self.job: Any = None
-        self._limit = _no_limit
+        self.kinds: set[Any] = set()
+        self._limit: Callable[[Any, str], float] = _no_limit
         self._enter("")
         self.line.send_bytes(task)
 

@@ -35,6 +35,7 @@ _OVER = 1.25  # times the budget, from which on a fit is out of it
 _BATCH = 128
 _FIRST_ROWS = 16  # whose likelihood tells how long one takes
 _LIKELY_ROWS = 1000
+_LIKELY_SECONDS = 0.5  # that likelihoods may take at least, and else a twentieth of the budget
 _NUMERIC = ("GaussianMixture", "PCA", "ContinuousFlow")  # whose densities know numbers only
 _WIDE = 16  # columns, from which on the likelihood of a diffusion model is its bound
 
@@ -130,12 +131,12 @@ def do_job(job: Job, material: Material, split: Split, tell: Callable[[str], Non
         warnings.simplefilter("ignore")
         outcome = _done(job, material, split, outcome, tell)
     keeping.write_outcome(outcome)
-    return replace(outcome, samples=None if outcome.samples is None else material.person(outcome.samples))
+    return material.for_person(outcome)
 
 
 def _done(job: Job, material: Material, split: Split, outcome: Outcome, tell: Callable[[str], None]) -> Outcome:
     model = prepared(job.contestant.model, job.budget, job.seed)
-    X = material.give(split.fit, job.form)
+    X = material.give(split.fit_for(model), job.form)
     labels = split.fit_y if needs_labels(model) else None
     peak = resources.Peak()
     begun = time.perf_counter()
@@ -220,7 +221,7 @@ def _sampled(outcome: Outcome, model: Any, job: Job, material: Material, split: 
     begun = time.perf_counter()
     rows: Any = None
     with Caught() as caught, time_limit(job.patience):
-        rows = material.take_back(draw(model, split.n, derive(job.seed, "sample"), given), split.n)
+        rows = material.take_back(draw(model, split.n, derive(job.seed, "sample"), given), split.n, given)
     outcome = replace(outcome, sample_seconds=time.perf_counter() - begun, labels=given)
     if caught.error is not None:
         return replace(outcome, status="failed", reason=f"sampling failed: {caught.text}")
@@ -252,13 +253,15 @@ def draw(model: Any, n: int, seed: int, given: Any = None) -> Any:
 
 def _likely(outcome: Outcome, model: Any, job: Job, material: Material, split: Split) -> Outcome:
     """The likelihood of judged rows, of as many as time allows."""
-    if material.schema is not None and job.form == "flat":
+    numbers = material.plain and not material.categorical.any()
+    if material.schema is not None and job.form == "flat" and not numbers:
         return replace(outcome, no_likelihood="it has no likelihood of mixed columns")
     if material.categorical.any() and type(model).__name__ in _NUMERIC:
         return replace(outcome, no_likelihood="its density takes the values of categories for numbers")
     if not any(hasattr(model, verb) for verb in ("likelihood", "log_prob", "score_samples")):
         return replace(outcome, no_likelihood="it has no likelihood")
-    allowed = min(job.patience, max(1.0, 0.05 * job.budget.amount)) if job.budget.kind == "seconds" else job.patience
+    share = max(_LIKELY_SECONDS, 0.05 * job.budget.amount) if job.budget.kind == "seconds" else math.inf
+    allowed = min(job.patience, share)
     rows = split.first[:_LIKELY_ROWS]
     found: list[Likelihood] = []
     ended: BaseException | None = None

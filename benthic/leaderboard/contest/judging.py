@@ -20,6 +20,7 @@ from benthic.leaderboard.contest.protocol import Split
 from benthic.leaderboard.contest.records import Better
 from benthic.leaderboard.contest.rowwise import Rowwise
 from benthic.leaderboard.contest.spaces import Space
+from benthic.leaderboard.contest.usefulness import tstr_rows
 from benthic.metrics.copying import memorization
 
 METRICS: dict[str, tuple[Better, str]] = {
@@ -29,6 +30,7 @@ METRICS: dict[str, tuple[Better, str]] = {
     "wasserstein": ("lower", "sliced Wasserstein distance of features, order 1"),
     "marginals": ("lower", "mean distance of columns: Kolmogorov-Smirnov, or total variation for categories"),
     "associations": ("lower", "mean absolute difference of correlations of columns"),
+    "tstr": ("lower", "error on real rows of boosted trees trained on samples: wrong classes, or variance missed"),
     "detection": ("lower", "how well boosted trees tell samples from real rows, area under the curve"),
     "precision": ("higher", "share of samples within the real rows"),
     "recall": ("higher", "share of real rows within the samples"),
@@ -74,6 +76,7 @@ def metrics_of(metrics: Any, material: Material) -> tuple[str, ...]:
     if metrics is None:
         image = material.facts.kind == "image"
         chosen = _DEFAULTS["image" if image else "table"]
+        chosen = chosen if material.target is None else (*chosen, "tstr")
         return chosen if len(material.groups) > 1 else tuple(name for name in chosen if name != "associations")
     chosen = (metrics,) if isinstance(metrics, str) else tuple(metrics)
     for name in chosen:
@@ -83,7 +86,16 @@ def metrics_of(metrics: Any, material: Material) -> tuple[str, ...]:
             )
     if not chosen or len(set(chosen)) < len(chosen):
         raise InvalidInput(f"compare: metrics are {list(chosen)}; at least one is needed, and none twice")
+    if "tstr" in chosen and material.target is None:
+        raise InvalidInput("compare: metric 'tstr' needs a table with a target; pass y (or target), or leave it out")
     return chosen
+
+
+def wants_target(metrics: Any) -> str:
+    """Whether rows are judged with their target: ``usual``, by the usual metrics, ``asked`` or not at all."""
+    if metrics is None:
+        return "usual"
+    return "asked" if "tstr" in ((metrics,) if isinstance(metrics, str) else tuple(metrics)) else ""
 
 
 class Court:
@@ -99,7 +111,7 @@ class Court:
         self._real = space(split.first)
         self._around = rowwise.radii(self._real)
         some = np_generator(seed, "compared").permutation(len(split.fit))[:_COMPARED]
-        self._fit = space(split.fit[np.sort(some)])
+        self._fit = space(split.whole[np.sort(some)])
         self.floor = self.judge(split.second)
 
     def wild(self, made: np.ndarray) -> bool:
@@ -134,6 +146,8 @@ class Court:
             return rowwise.marginal_rows(self._rows, rows, material.groups, material.categorical)
         if name == "associations":
             return rowwise.association_rows(self._rows, rows, material.groups)
+        if name == "tstr" and material.target is not None:
+            return tstr_rows(self._rows, rows, material.target.group, material.target.classes, self._seed)
         ways: dict[str, Callable[[Tensor, Tensor], Rowwise]] = {
             "frechet": rowwise.frechet_rows,
             "kernel": rowwise.kernel_rows,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +15,20 @@ from benthic.base.arrays import is_tensor
 from benthic.base.errors import InvalidInput
 from benthic.base.schema import Schema, is_frame, to_arrow
 from benthic.data.dataset import Dataset
-from benthic.leaderboard.contest.contestants import takes_images
-from benthic.leaderboard.contest.records import Contestant, DataFacts
+from benthic.leaderboard.contest.contestants import needs_labels, takes_images
+from benthic.leaderboard.contest.joining import Target, with_target
+from benthic.leaderboard.contest.records import Contestant, DataFacts, Outcome
 
 LEAST_ROWS = 50
+_PLANE = 2  # numbers of a row
 
 
 @dataclass(frozen=True, eq=False)
 class Material:
     """Rows as numbers, and how they become what a model takes.
 
-    rows: (n, width). y: (n,) labels or None. facts: for people. shape: of one row, (d,) or (c, h, w). schema: of a
-    frame.
+    rows: (n, width), NaN where a value is missing. y: (n,) labels or None. facts: for people. shape: of one row, (d,)
+    or (c, h, w). schema: of a frame. target: which of its columns are the labels, that models make with the rest.
     """
 
     rows: np.ndarray
@@ -34,17 +36,26 @@ class Material:
     facts: DataFacts
     shape: tuple[int, ...]
     schema: Schema | None = None
+    target: Target | None = None
 
     def form(self, contestant: Contestant) -> str:
-        """How a contestant takes rows: ``arrow``, ``frame`` (as the person's own), ``image`` or ``flat``."""
-        if self.schema is not None:
-            if contestant.origin == "baseline":
-                return "flat"
-            return "arrow" if contestant.origin == "catalogue" else "frame"
-        return "image" if len(self.shape) == 3 and takes_images(contestant.model) else "flat"
+        """How a contestant takes rows: ``arrow``, ``frame`` (as the person's own), ``image`` or ``flat``.
+
+        ``given``: without the labels, which such a model is told beside.
+        """
+        if self.schema is None:
+            return "image" if len(self.shape) == 3 and takes_images(contestant.model) else "flat"
+        if contestant.origin == "baseline" or getattr(contestant.model, "takes_numbers", False):
+            return "flat"
+        if self.target is not None and needs_labels(contestant.model):
+            return "given"
+        return "arrow" if contestant.origin == "catalogue" else "flat" if self.plain else "frame"
 
     def give(self, rows: np.ndarray, form: str) -> Any:
         """Rows (n, width) in a form."""
+        if form == "given" and self.target is not None:
+            inner = rows[:, self.target.inputs]
+            return inner if self.target.plain else _with_categories(self.target.rest, inner)
         if form == "arrow" and self.schema is not None:
             return _with_categories(self.schema, rows)
         if form == "frame" and self.schema is not None:
@@ -53,16 +64,35 @@ class Material:
 
     def person(self, rows: np.ndarray) -> Any:
         """Rows (n, width) as the person's own data look."""
+        if self.plain:
+            return self.give(rows, "given")
         form = "frame" if self.schema is not None else "image" if len(self.shape) == 3 else "flat"
         return self.give(rows, form)
 
-    def take_back(self, made: Any, n: int) -> np.ndarray:
-        """What a model made, as rows (n, width); refuses what does not look like the data."""
+    @property
+    def plain(self) -> bool:
+        """Whether models see a table with the labels and the person an array without them."""
+        return self.target is not None and self.target.plain
+
+    def for_person(self, outcome: Outcome) -> Outcome:
+        """An outcome with its samples as the person's own data look, and with the labels among them."""
+        if outcome.samples is None:
+            return outcome
+        labels = outcome.labels if self.target is None else self.target.labels(outcome.samples)
+        return replace(outcome, samples=self.person(outcome.samples), labels=labels)
+
+    def take_back(self, made: Any, n: int, labels: Any = None) -> np.ndarray:
+        """What a model made, as rows (n, width); refuses what does not look like the data.
+
+        labels: of rows that come without them.
+        """
         if isinstance(made, tuple):
             made = made[0]  # scikit-learn's mixtures give their components too
         if is_tensor(made):
             made = made.detach().cpu().numpy()
-        if self.schema is not None and is_frame(made):
+        if self.target is not None and labels is not None and self.target.lacks(made):
+            rows = self.target.joined(made, labels)
+        elif self.schema is not None and is_frame(made):
             rows = self.schema.encode(made)
         else:
             rows = np.asarray(made, dtype=np.float64)
@@ -144,16 +174,45 @@ def opened(X: Any, y: Any = None, *, target: Any = None, drop: Sequence[Any] = (
     return Opened(X, _labels(y), target=words)
 
 
-def material_of(X: Any, y: Any = None, *, target: Any = None, drop: Sequence[Any] = ()) -> Material:
+def material_of(X: Any, y: Any = None, *, target: Any = None, drop: Sequence[Any] = (), join: str = "") -> Material:
     """The data of a comparison of generators, as numbers; X may also be ``Opened``.
 
-    Refuses text, missing values and fewer than 50 rows.
+    Refuses text, infinite values and fewer than 50 rows. join: ``usual`` makes the labels of a table a column of it,
+    but leaves points of the plane what they are; ``asked`` does so there too.
 
     >>> material_of("iris").facts.columns
     4
     """
     data = X if isinstance(X, Opened) else opened(X, y, target=target, drop=drop)
-    return _from_frame(data) if is_frame(data.X) else _from_array(data)
+    made = _from_frame(data) if is_frame(data.X) else _from_array(data)
+    planar = made.schema is None and made.rows.shape[1] == _PLANE
+    able = made.y is not None and made.facts.kind != "image" and not (join == "usual" and planar)
+    return _joined(made, data) if join and able else made
+
+
+def _joined(made: Material, data: Opened) -> Material:
+    """The material with its labels as a further column, as far as they are known for all rows."""
+    y = np.asarray(made.y)
+    if (y.dtype.kind == "f" and not np.isfinite(y).all()) or any(value is None for value in y.tolist()):
+        raise InvalidInput(
+            "compare: some targets are missing or infinite; leave these rows out, or leave out the target"
+        )
+    X = data.X if made.schema is not None else _named(made.rows, data.names)
+    frame, schema, target = with_target(X, y, data.target or "y", plain=made.schema is None, whole=made.schema)
+    columns = made.facts.columns + (made.schema is not None)
+    facts = replace(made.facts, columns=columns, shape=(columns,))
+    rows = schema.encode(frame)
+    return Material(rows, made.y, facts, (rows.shape[1],), schema, target)
+
+
+def _named(rows: np.ndarray, names: Sequence[Any]) -> Any:
+    """Rows of numbers as an Arrow table."""
+    import pyarrow as pa
+
+    known = [str(name) for name in names]
+    if len(set(known)) != rows.shape[1]:
+        known = [f"x{j}" for j in range(rows.shape[1])]
+    return pa.table(dict(zip(known, rows.T, strict=True)))
 
 
 def _without_target(X: Any, y: Any, target: Any, drop: Sequence[Any], words: str | None) -> tuple[Any, Any, Any]:
@@ -189,10 +248,10 @@ def _from_frame(data: Opened) -> Material:
             "declare it as a category if its values repeat"
         )
     rows = schema.encode(data.X)
-    gaps = np.isnan(rows)
-    if gaps.any():
-        owner = next(c for c, g in zip(schema.columns, schema.groups, strict=True) if gaps[:, g].any())
-        _refuse_gaps(int(gaps.any(1).sum()), f"column {owner.name!r}")
+    bad = np.isinf(rows)
+    if bad.any():
+        owner = next(c for c, g in zip(schema.columns, schema.groups, strict=True) if bad[:, g].any())
+        _refuse_infinite(int(bad.any(1).sum()), f"column {owner.name!r}")
     facts = DataFacts(data.name, len(rows), len(schema.columns), "frame", (len(schema.columns),), data.target)
     return _checked(Material(rows, data.y, facts, (rows.shape[1],), schema))
 
@@ -208,18 +267,17 @@ def _from_array(data: Opened) -> Material:
     shape = array.shape[1:] if array.ndim == 4 else _pixels(data.names) or array.shape[1:]
     rows = array.reshape(len(array), -1)
     rows = rows if rows.dtype == np.float32 else rows.astype(np.float64)
-    if not np.isfinite(rows).all():
-        bad = ~np.isfinite(rows)
-        _refuse_gaps(int(bad.any(1).sum()), f"column {int(np.flatnonzero(bad.any(0))[0])}")
+    bad = np.isinf(rows)
+    if bad.any():
+        _refuse_infinite(int(bad.any(1).sum()), f"column {int(np.flatnonzero(bad.any(0))[0])}")
     kind = "image" if len(shape) == 3 else "table"
     facts = DataFacts(data.name, len(rows), rows.shape[1], kind, tuple(int(size) for size in shape), data.target)
     return _checked(Material(rows, data.y, facts, facts.shape))
 
 
-def _refuse_gaps(rows: int, where: str) -> None:
+def _refuse_infinite(rows: int, where: str) -> None:
     raise InvalidInput(
-        f"compare: {rows} rows hold missing or infinite values, first in {where}; leave these rows out, or fill them "
-        "first, for example with GaussianMixture(5).fit(X).impute(X)"
+        f"compare: {rows} rows hold infinite values, first in {where}; leave these rows out, or make them missing (NaN)"
     )
 
 

@@ -9,12 +9,15 @@ import numpy as np
 
 from benthic.base.errors import InvalidInput
 from benthic.base.seeds import np_generator
+from benthic.leaderboard.contest.contestants import takes_gaps
+from benthic.leaderboard.contest.gaps import filled
 from benthic.leaderboard.contest.material import Material
 from benthic.leaderboard.contest.records import Budget
 
 _HALF = 2000  # judged rows at most, of each half
 _LEARNED = 5000  # rows at most for the feature space
 _LEAST = 10
+LEAST_WHOLE = 80  # rows without gaps, from which on only such judge
 _LEAST_SECONDS = 0.1
 _LEAST_BATCH = 32
 
@@ -35,7 +38,10 @@ class Parts:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """The same parts as rows (n, width), with their labels where there are any."""
+    """The same parts as rows (n, width), with their labels where there are any.
+
+    fit may hold missing values; filled: the same without, None where there are none.
+    """
 
     fit: np.ndarray
     features: np.ndarray
@@ -43,18 +49,29 @@ class Split:
     second: np.ndarray
     fit_y: np.ndarray | None = None
     features_y: np.ndarray | None = None
+    filled: np.ndarray | None = None
 
     @property
     def n(self) -> int:
         """Rows of each half, and of every sample."""
         return len(self.first)
 
+    @property
+    def whole(self) -> np.ndarray:
+        """The rows to fit, without gaps."""
+        return self.fit if self.filled is None else self.filled
 
-def deal(n: int, fraction: float = 0.3, seed: int = 0) -> Parts:
+    def fit_for(self, model: Any) -> np.ndarray:
+        """The rows that a model is fitted on: with gaps only if it takes them."""
+        return self.fit if takes_gaps(model) else self.whole
+
+
+def deal(n: int, fraction: float = 0.3, seed: int = 0, whole: np.ndarray | None = None) -> Parts:
     """Disjoint parts of n rows.
 
     fraction: share of the rows to judge with, in two equal halves of at most 2000 rows. A tenth of the rows, at most
-    5000, is for the feature space; models learn from the rest.
+    5000, is for the feature space; models learn from the rest. whole: (n,) which rows have no gaps; where there are
+    enough of them, only such rows judge, and at least three in eight of them are left to fit.
 
     >>> parts = deal(1000)
     >>> len(parts.fit), len(parts.features), len(parts.first), len(parts.second)
@@ -67,6 +84,10 @@ def deal(n: int, fraction: float = 0.3, seed: int = 0) -> Parts:
     half = min(_HALF, max(_LEAST, round(n * fraction / 2)))
     learned = min(_LEARNED, max(_LEAST, n // 10))
     order = np_generator(seed, "compare").permutation(n)
+    if whole is not None and not whole.all() and whole.sum() >= LEAST_WHOLE:
+        count = int(whole.sum())
+        half, learned = min(half, count // 4), min(learned, count // 8)
+        order = np.concatenate([order[whole[order]], order[~whole[order]]])
     ends = np.cumsum([half, half, learned])
     first, second, features, fit = (np.sort(part) for part in np.split(order, ends))
     if len(fit) < _LEAST:
@@ -76,10 +97,16 @@ def deal(n: int, fraction: float = 0.3, seed: int = 0) -> Parts:
 
 def split(material: Material, fraction: float = 0.3, seed: int = 0) -> Split:
     """The rows of the disjoint parts."""
-    parts = deal(len(material.rows), fraction, seed)
     rows, y = material.rows, material.y
+    whole = ~np.isnan(rows).any(1)
+    parts = deal(len(rows), fraction, seed, whole)
     labels = (None, None) if y is None else (y[parts.fit], y[parts.features])
-    return Split(rows[parts.fit], rows[parts.features], rows[parts.first], rows[parts.second], *labels)
+    fit = rows[parts.fit]
+    rest = [rows[part] for part in (parts.features, parts.first, parts.second)]
+    if whole.all():
+        return Split(fit, *rest, *labels)
+    full = [filled(part, fit, material.groups, material.categorical) for part in (fit, *rest)]
+    return Split(fit, full[1], full[2], full[3], labels[0], labels[1], full[0])
 
 
 def seeds_of(seeds: Any, random_state: int = 0) -> tuple[int, ...]:

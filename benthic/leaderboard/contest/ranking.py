@@ -41,7 +41,10 @@ class Quality:
 
 @dataclass(frozen=True, eq=False)
 class Standing:
-    """Where one model stands: interval of ranks, probability of being best, mean and interval of its quality."""
+    """Where one model stands: interval of ranks, probability of being best, mean and interval of its quality.
+
+    sound: whether most resamples drew none of its fits that failed.
+    """
 
     rank_low: int
     rank_high: int
@@ -49,6 +52,7 @@ class Standing:
     mean: float
     low: float
     high: float
+    sound: bool = True
 
 
 def weights_of(n: int, resamples: int, seed: int, name: str) -> np.ndarray:
@@ -119,7 +123,8 @@ def _standing(values: np.ndarray, drawn: np.ndarray, ranks: np.ndarray, table: n
     p_best = float(((drawn == least) / winners).mean())
     good = values[np.isfinite(values)]
     spread = [float(np.quantile(drawn[np.isfinite(drawn)], tail)) for tail in tails]
-    return Standing(math.floor(low), math.ceil(high), p_best, float(good.mean()), *spread)
+    sound = bool(np.isfinite(np.median(drawn)))
+    return Standing(math.floor(low), math.ceil(high), p_best, float(good.mean()), spread[0], spread[1], sound)
 
 
 # -- likelihoods -------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from benthic.base.errors import InvalidInput, nearest
 from benthic.base.files import write_atomic
 from benthic.leaderboard.contest.records import Budget, DataFacts, Line, Outcome
 
-_UNSAID = ("outcomes", "real", "folder", "holder")  # fields of a Comparison that are not words or numbers
+_UNSAID = ("outcomes", "real", "seen", "folder", "holder")  # fields of a Comparison that are not words or numbers
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,8 @@ class Comparison:
     that are baselines; reference: for each metric the one that the normalized score takes for 1. verdict: sentences.
     seconds: of the whole run; fit_seconds: of all fits together; overhead: share of the run
     in which no model was being fitted, NaN where all fits were kept from before.
-    real: held-out rows, like the samples. outcomes: of every fit. folder: where all of it is kept.
+    real: held-out rows, like the samples; seen: the same as models saw them, where that is otherwise. outcomes: of
+    every fit. folder: where all of it is kept.
     """
 
     task: str
@@ -46,6 +47,7 @@ class Comparison:
     overhead: float = math.nan
     folder: Path | None = None
     real: Any = field(default=None, repr=False)
+    seen: Any = field(default=None, repr=False)
     outcomes: tuple[Outcome, ...] = field(default=(), repr=False)
     holder: Any = field(default=None, repr=False, compare=False)
 

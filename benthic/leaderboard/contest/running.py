@@ -16,6 +16,7 @@ from benthic.leaderboard.contest.jobs import Job, do_job
 from benthic.leaderboard.contest.material import Material
 from benthic.leaderboard.contest.protocol import Split
 from benthic.leaderboard.contest.records import Outcome
+from benthic.leaderboard.contest.stopping import Deadline
 from benthic.leaderboard.contest.worker import fit_one
 
 _SLACK = 5.0  # seconds after its limit in which a fit may still end by itself
@@ -37,15 +38,23 @@ class Fits:
 
     n_jobs: processes that fit at once, -1 for as many as there are cores; each has one thread if there are several. 0
     fits in this process, as happens to models that cannot be sent to another; there a fit is stopped only between steps
-    of Python. Under ``torchrun`` each process does its share, see ``sharing``. spans: when fits began and ended, as far
-    as they were done now.
+    of Python. Under ``torchrun`` each process does its share, see ``sharing``. deadline: when no more fits begin.
+    spans: when fits began and ended, as far as they were done now.
     """
 
-    def __init__(self, jobs: Sequence[Job], material: Material, split: Split, n_jobs: int = 1) -> None:
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        material: Material,
+        split: Split,
+        n_jobs: int = 1,
+        deadline: Deadline | None = None,
+    ) -> None:
         count = processes(n_jobs)
+        self._deadline = deadline or Deadline()
         self._jobs, self._material, self._split = jobs, material, split
         kept = ((at, keeping.read_outcome(job.folder, job.contestant.name)) for at, job in enumerate(jobs))
-        self._kept = {at: _for_person(outcome, material) for at, outcome in kept if outcome is not None}
+        self._kept = {at: material.for_person(outcome) for at, outcome in kept if outcome is not None}
         every = [at for at in range(len(jobs)) if at not in self._kept]
         todo = [at for at in every if sharing.is_ours(at)]
         self._others = [at for at in every if at not in todo]
@@ -75,42 +84,55 @@ class Fits:
             _tell(watch, "ended", outcome)
         if self._crew is not None:
             found |= self._elsewhere(self._crew, watch)
-        sharing.wait_for([self._jobs[at] for at in self._others])
+        sharing.wait_for([self._jobs[at] for at in self._others], self._deadline.left)
         for at in self._others:
             done = keeping.read_outcome(self._jobs[at].folder, self._jobs[at].contestant.name)
-            found |= {} if done is None else {at: _for_person(done, self._material)}
+            found |= {} if done is None else {at: self._material.for_person(done)}
         for at in [*self._here, *(at for at in self._others if at not in found)]:
             job = self._jobs[at]
+            if not self._deadline.allows(job.budget):
+                break
             _tell(watch, "started", job.contestant.name, job.seed)
             begun = time.monotonic()
             found[at] = do_job(job, self._material, self._split)
             self.spans.append((begun, begun + found[at].seconds))
+            self._deadline.took(time.monotonic() - begun)
             _tell(watch, "ended", found[at])
+        self._deadline.check(found, len(self._jobs))
         return [found[at] for at in range(len(self._jobs))]
 
     def _elsewhere(self, crew: Crew, watch: Any) -> dict[int, Outcome]:
         """The outcomes of the jobs that are done in other processes."""
         places, found = {id(self._jobs[at]): at for at in self._away}, dict[int, Outcome]()
         jobs = [self._jobs[at] for at in self._away]
+        begun: dict[int, float] = {}
 
         def started(job: Job) -> None:
+            begun[id(job)] = time.monotonic()
             _tell(watch, "started", job.contestant.name, job.seed)
 
         try:
-            for ended in crew.run(jobs, _limit, started):
+            self._drop_late(jobs)
+            for ended in crew.run(jobs, _limit, started, _kind):
                 outcome = _cut(ended) if ended.value is None else ended.value
                 kept = keeping.read_outcome(ended.job.folder, ended.job.contestant.name)
-                found[places[id(ended.job)]] = outcome if kept is None else _for_person(kept, self._material)
+                found[places[id(ended.job)]] = outcome if kept is None else self._material.for_person(kept)
                 done = ended.since if ended.stage not in ("", "fit") else time.monotonic()
                 if not math.isnan(outcome.seconds):
                     self.spans.append((done - outcome.seconds, done))
                 _tell(watch, "ended", found[places[id(ended.job)]])
+                self._deadline.took(time.monotonic() - begun[id(ended.job)])
+                self._drop_late(jobs)
         except KeyboardInterrupt as error:
             raise Interrupted(
                 f"compare: interrupted with {len(found)} of {len(self._away)} fits done; what is done is kept where a "
                 "folder was given, and the same call goes on from there"
             ) from error
         return found
+
+    def _drop_late(self, waiting: list[Job]) -> None:
+        """Leave out the jobs that would end too late."""
+        waiting[:] = [job for job in waiting if self._deadline.allows(job.budget)]
 
     def fitting(self) -> float:
         """Seconds of this run in which at least one model was being fitted."""
@@ -126,9 +148,8 @@ def _tell(watch: Any, event: str, *words: Any) -> None:
         getattr(watch, event)(*words)
 
 
-def _for_person(outcome: Outcome, material: Material) -> Outcome:
-    """The outcome with its samples as the person's data look."""
-    return outcome if outcome.samples is None else replace(outcome, samples=material.person(outcome.samples))
+def _kind(job: Job) -> str:
+    return type(job.contestant.model).__name__
 
 
 def _limit(job: Job, stage: str) -> float:

@@ -19,6 +19,7 @@ from benthic.leaderboard.contest.verdicts import findings_of, memorizes
 
 REFERENCES = ("shuffled columns", "one Gaussian")
 _SHOWN = ("precision", "recall", "density", "coverage")
+_SHARES = (*_SHOWN, "tstr")
 _ORDER: tuple[Status, ...] = ("not finite", "out of budget", "failed")
 
 
@@ -87,7 +88,8 @@ def scales_of(floor: Verdict, judged: Sequence[Judged], metrics: Sequence[str]) 
         }
         worst = max(((sign * mean, name) for name, mean in means.items()), default=(math.nan, ""))[1]
         baseline = means.get(worst, math.nan)
-        guard = max(2 * math.sqrt(_variance(rows.of_real) + _variance(rows.of_made)), 1e-12)
+        least = 1 / len(rows.of_real) if metric in _SHARES else 1e-12  # one row more or less
+        guard = max(2 * math.sqrt(_variance(rows.of_real) + _variance(rows.of_made)), least)
         gap = sign * (baseline - rows.value)
         found[metric] = Scale(metric, rows.value, baseline, max(gap, guard) if gap == gap else guard, sign, worst)
     return found
@@ -143,6 +145,7 @@ def lines_of(
         key=lambda line: (
             not line.ranked,
             line.status != "ok",
+            line.ranked and not standings[line.name].sound,  # a quality that it rarely reaches is no advice
             line.quality if line.quality == line.quality else math.inf,
         )
     )

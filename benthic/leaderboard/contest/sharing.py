@@ -88,10 +88,10 @@ def _device(visible: str | None, local: int) -> str:
     return devices[local % len(devices)] if devices else str(local)
 
 
-def wait_for(jobs: Sequence[Job]) -> None:
+def wait_for(jobs: Sequence[Job], longest: float = math.inf) -> None:
     """Wait until other processes have kept the outcomes of their jobs, or for as long as those may take."""
     each = max((min(job.limit + 2 * job.patience, _LONGEST) for job in jobs), default=0.0)
-    end = time.monotonic() + len(jobs) * each if jobs else -math.inf
+    end = time.monotonic() + min(longest, len(jobs) * each) if jobs else -math.inf
     while time.monotonic() < end:
         if all(keeping.is_kept(job.folder) for job in jobs):
             return

@@ -31,7 +31,7 @@ def sized(contestant: Contestant, material: Material, split: Split, budget: Budg
     widths = {name: params[name] for name in _WIDTHS if params.get(name)}
     if budget.kind != "parameters" or not widths or "trainer" not in params:
         return contestant
-    rows = material.give(split.fit[:_ROWS], material.form(contestant))
+    rows = material.give(split.fit_for(contestant.model)[:_ROWS], material.form(contestant))
     labels = None if split.fit_y is None else split.fit_y[:_ROWS]
 
     def fits(factor: float) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from benthic.base.errors import InvalidInput, nearest
+from benthic.leaderboard.contest.labels import choose, is_labeled, learned
 from benthic.leaderboard.contest.material import Material
 from benthic.leaderboard.contest.protocol import Split
 from benthic.metrics.features import ModuleFeatures, RandomConvolution
@@ -18,7 +19,7 @@ from benthic.metrics.features import ModuleFeatures, RandomConvolution
 NAMES = ("raw", "pca", "random", "classifier")
 _AXES = 32  # principal axes kept at most
 _ROWS_AN_AXIS = 8  # judged rows for every axis at least
-_CLASSES = 100
+_LEARNED = "a classifier of the labels"
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,13 +27,14 @@ class Space:
     """From rows (n, width) to features (n, k), float64.
 
     name: for people. see: rows to what a network or projection makes of them. center, axes: the projection after it,
-    (d,) and (d, k).
+    (d,) and (d, k). reason: why this one, where nobody asked for it.
     """
 
     name: str
     see: Callable[[np.ndarray], Tensor]
     center: Tensor
     axes: Tensor
+    reason: str = ""
 
     def __call__(self, rows: np.ndarray) -> Tensor:
         """Features (n, k) of rows (n, width)."""
@@ -42,11 +44,23 @@ class Space:
 def space_of(features: Any, material: Material, split: Split, seed: int = 0) -> Space:
     """The feature space: of columns in standard units for tables, of a classifier or of random filters for pictures.
 
+    Of pictures, a classifier's features are chosen where there are many labels and it has learned more from them than a
+    line could: one that knows little sees little, and would let anything pass.
+
     features: None for that choice; ``raw`` numbers; ``pca``, their principal axes; ``random`` filters, for pictures;
     ``classifier``, which needs labels; or a network or function of batches shaped as the data are.
     """
     _check_name(features, material)
-    name, see = _seeing(features, material, split, seed)
+    reason, known = "", None
+    if features is None and len(material.shape) == 3:
+        choice = choose(split, seed)
+        features, reason, known = choice.features, choice.reason, choice.see
+    name, see = _seeing(features, material, split, seed) if known is None else (_LEARNED, known)
+    return replace(_projected(name, see, material, split), reason=reason)
+
+
+def _projected(name: str, see: Callable[[np.ndarray], Tensor], material: Material, split: Split) -> Space:
+    """The space with its axes, from what is seen in the rows for features."""
     seen = see(split.features).double()
     if not bool(torch.isfinite(seen).all()):
         raise InvalidInput("compare: the features hold NaN or infinite values; the network has to give finite numbers")
@@ -80,28 +94,16 @@ def _check_name(features: Any, material: Material) -> None:
 def _seeing(features: Any, material: Material, split: Split, seed: int) -> tuple[str, Callable[[np.ndarray], Tensor]]:
     if features is not None and not isinstance(features, str):
         return _given(features, material)
-    if features is None:
-        image = len(material.shape) == 3
-        features = "columns" if not image else "classifier" if _labeled(split) else "random"
     if features == "classifier":
-        return "a classifier of the labels", _classifier(split, seed)
+        return _LEARNED, _classifier(split, seed)
     if features == "random":
         channels, height, width = material.shape
         return "random filters", RandomConvolution((channels, height, width), seed=seed)
-    return {"raw": "raw numbers", "pca": "principal axes"}.get(features, "columns"), _numbers
+    return {"raw": "raw numbers", "pca": "principal axes"}.get(features or "", "columns"), _numbers
 
 
 def _numbers(rows: np.ndarray) -> Tensor:
     return torch.as_tensor(np.asarray(rows, dtype=np.float64))
-
-
-def _labeled(split: Split) -> bool:
-    """Whether there are labels from which a classifier can learn features."""
-    y = split.features_y
-    if y is None or y.dtype.kind == "f":
-        return False
-    kinds, counts = np.unique(y, return_counts=True)
-    return 2 <= len(kinds) <= min(_CLASSES, len(y) // 5) and counts.min() >= 2
 
 
 def _given(features: Any, material: Material) -> tuple[str, Callable[[np.ndarray], Tensor]]:
@@ -131,17 +133,12 @@ def _given(features: Any, material: Material) -> tuple[str, Callable[[np.ndarray
 
 def _classifier(split: Split, seed: int) -> Callable[[np.ndarray], Tensor]:
     """What a small network sees before it tells the labels apart."""
-    from benthic.leaderboard.feature_space import classifier_features
-    from benthic.supervised.mlp import MLPClassifier
-
-    if not _labeled(split):
+    if not is_labeled(split):
         raise InvalidInput(
             f"compare: features='classifier' needs a few rows of each of at least two classes among the "
             f"{len(split.features)} rows for features; use 'random' or 'pca'"
         )
-    trainer = {"steps": 1500, "batch_size": 64, "verbose": False}
-    model = MLPClassifier((128, 64), trainer=trainer, random_state=seed)
-    return classifier_features(model, split.features, split.features_y)
+    return learned(split.features, split.features_y, seed)
 
 
 def _principal(centered: Tensor, split: Split) -> Tensor:

@@ -17,11 +17,12 @@ from sklearn.mixture import GaussianMixture as TheirMixture
 from torch import nn
 
 import benthic
-from benthic.base.errors import InvalidInput
+from benthic.base.errors import Interrupted, InvalidInput
 from benthic.data.toys import moons
 from benthic.leaderboard.contest import comparing
 from benthic.leaderboard.contest.baselines import OneGaussian, ResampledRows
 from benthic.leaderboard.contest.results import Comparison
+from benthic.leaderboard.contest.showing.maps import latent_maps
 from tests.leaderboard.contest.planted import Failing
 from tests.leaderboard.contest.test_protocol import frame
 
@@ -149,6 +150,17 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path: Path, monkeypatch
     assert other.line("a").ranked
 
 
+def test_no_fit_begins_that_would_end_too_late(tmp_path: Path) -> None:
+    X = moons().sample(100, seed=0)
+    call: dict[str, Any] = {**QUIET, "budget": 5, "seeds": 2, "baselines": False, "folder": tmp_path}
+    with pytest.raises(Interrupted, match="with 0 of 2 fits done; the same call goes on"):
+        benthic.compare({"a": OneGaussian()}, X, stop_after=8, **call)
+    found = benthic.compare({"a": OneGaussian()}, X, stop_after="1m", **call)
+    assert found.line("a").fits == 2
+    with pytest.raises(InvalidInput, match="stop_after needs a folder"):
+        benthic.compare({"a": OneGaussian()}, X, stop_after=8, **{**call, "folder": None})
+
+
 def test_the_same_call_gives_the_same_table() -> None:
     X = moons().sample(200, seed=0)
     one, two = (benthic.compare([benthic.GaussianMixture(3)], X, seeds=2, **QUIET) for _ in range(2))
@@ -236,6 +248,59 @@ def test_a_model_given_labels_is_sampled_with_them() -> None:
     assert outcome.status == "ok"
     assert set(np.unique(outcome.labels)) == {0, 1}
     assert "given their labels" in found.line("given labels").no_likelihood
+
+
+@pytest.mark.spec("I-03")
+def test_the_target_of_a_table_is_made_and_learned_from() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 2))
+    kind = np.where(X[:, 0] + 0.2 * rng.normal(size=500) > 0, "u", "v")
+    data = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "kind": kind})
+    models = {"mixture": benthic.GaussianMixture(4), "copier": ResampledRows()}
+    found = benthic.compare(models, data, target="kind", task="generate", seeds=2, **QUIET)
+    assert found.metrics[-1] == "tstr"
+    assert list(found.samples("mixture").columns) == ["a", "b", "kind"]
+    wrong = {line.name: line.scores["tstr"].value for line in found.lines}
+    assert wrong["copier"] < 0.2  # Bayes' error is the angle between the signal and its noise over pi, 6 %
+    assert found.floor["tstr"] < 0.2
+    assert wrong["shuffled columns"] == pytest.approx(0.5, abs=0.2)  # coins
+    assert wrong["mixture"] < wrong["shuffled columns"] - 0.15
+    X, y = np.column_stack([X, X.sum(1)]), 3 * X[:, 0] + 1
+    vae = benthic.VAE(2, hidden_layer_sizes=(16,), **QUICK)
+    plain = benthic.compare({"mixture": benthic.GaussianMixture(4), "VAE": vae}, X, y, task="generate", **QUIET)
+    assert plain.samples("mixture").shape == plain.real.shape == (75, 3)
+    figure, missing = latent_maps(plain)
+    assert figure is not None
+    assert not missing
+    assert plain.outcomes[0].labels == pytest.approx(3 * plain.samples("mixture")[:, 0] + 1, abs=0.2)
+    missed = {line.name: line.scores["tstr"].value for line in plain.lines}  # shares of the variance
+    assert missed["mixture"] == pytest.approx(plain.floor["tstr"], abs=0.1)
+    assert missed["shuffled columns"] > 0.8
+    with pytest.raises(InvalidInput, match="'tstr' needs a table with a target"):
+        benthic.compare(models, X, metrics="tstr", **QUIET)
+
+
+def test_gaps_are_taken_or_filled_and_whole_rows_judge() -> None:
+    rng = np.random.default_rng(0)
+    data = frame(300)
+    data["income"] = np.where(rng.random(300) < 0.2, np.nan, data["income"])
+    data["city"] = data["city"].where(rng.random(300) > 0.1, None)
+    seen: dict[str, Any] = {}
+
+    class Noted(OneGaussian):
+        def fit(self, X: Any, y: Any = None) -> Any:
+            seen["rows"] = X
+            return super().fit(X)
+
+    found = benthic.compare({"taking": benthic.GaussianMixture(2), "noted": Noted()}, data, seeds=1, **QUIET)
+    assert [line.status for line in found.lines] == ["ok"] * len(found.lines)
+    assert not np.isnan(seen["rows"]).any()
+    assert not found.real.isna().any().any()
+    assert "taking, Gaussian mixture took them as they are, other models were fitted on rows" in found.verdict[-1]
+    few = np.where(rng.random((90, 8)) < 0.3, np.nan, rng.normal(size=(90, 8)))
+    again = benthic.compare({"taking": benthic.GaussianMixture(1)}, few, seeds=1, **QUIET)
+    assert again.line("taking").ranked
+    assert again.verdict[-1].endswith("so were the rows to judge, too few being whole.")
 
 
 def test_names_bring_settings_that_suit_the_data(monkeypatch: pytest.MonkeyPatch) -> None:

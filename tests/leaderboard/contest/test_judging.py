@@ -15,8 +15,9 @@ from benthic import metrics
 from benthic.base.errors import InvalidInput
 from benthic.leaderboard.contest import rowwise
 from benthic.leaderboard.contest.judging import METRICS, Court, metrics_of
+from benthic.leaderboard.contest.labels import choose
 from benthic.leaderboard.contest.material import material_of
-from benthic.leaderboard.contest.protocol import split
+from benthic.leaderboard.contest.protocol import Split, split
 from benthic.leaderboard.contest.spaces import space_of
 
 N = 60
@@ -178,11 +179,18 @@ def test_spaces_of_pictures_are_small_and_finite(features: Any) -> None:
     assert float(seen.var(0).sum()) / seen.shape[1] == pytest.approx(1, abs=0.5)
 
 
-def test_a_classifier_is_the_choice_where_there_are_labels() -> None:
+def test_a_classifier_is_the_choice_where_it_has_learned_from_labels() -> None:
     material = material_of("digits")
-    assert space_of(None, material, split(material)).name == "a classifier of the labels"
-    bare = material_of(material.person(material.rows))
-    assert space_of(None, bare, split(bare)).name == "random filters"
+    space = space_of(None, material, split(material))
+    assert space.name == "random filters"
+    assert "179 labeled rows are too few" in space.reason
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1200, 4))
+    kinds = {"product": (X[:, 0] * X[:, 1] > 0), "nothing": rng.random(1200) < 0.5}  # no line tells the first apart
+    found = {name: choose(Split(X, X, X, X, None, y.astype(int))) for name, y in kinds.items()}
+    assert found["product"].features == "classifier"
+    assert found["nothing"].features == "random"
+    assert "no more than a line" in found["nothing"].reason
 
 
 class Wrong(nn.Module):

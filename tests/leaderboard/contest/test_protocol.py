@@ -137,7 +137,7 @@ def test_a_target_is_taken_out_of_a_frame() -> None:
     assert len(material.y) == 90
 
 
-def test_text_missing_values_and_few_rows_are_refused() -> None:
+def test_text_infinite_values_and_few_rows_are_refused() -> None:
     text = frame().assign(note=[f"remark {i}" for i in range(90)])
     with pytest.raises(
         InvalidInput, match=r"column 'note' cannot be learned from \(text.* distinct values\); leave it out"
@@ -145,8 +145,8 @@ def test_text_missing_values_and_few_rows_are_refused() -> None:
         material_of(text)
     assert material_of(text, drop=["note"]).facts.columns == 4
     gaps = frame()
-    gaps.loc[3, "income"] = np.nan
-    with pytest.raises(InvalidInput, match="1 rows hold missing or infinite values, first in column 'income'"):
+    gaps.loc[3, "income"] = np.inf
+    with pytest.raises(InvalidInput, match="1 rows hold infinite values, first in column 'income'"):
         material_of(gaps)
     X = np.zeros((60, 2))
     X[1, 1] = np.inf

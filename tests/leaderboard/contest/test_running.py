@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from benthic.base.errors import InvalidInput
 from benthic.data.toys import moons
 from benthic.leaderboard.contest import keeping, resources, sharing
 from benthic.leaderboard.contest.baselines import OneGaussian, ResampledRows
-from benthic.leaderboard.contest.crew import packable
+from benthic.leaderboard.contest.crew import Crew, packable
 from benthic.leaderboard.contest.jobs import Caught, Job, TimeUp, do_job, prepared, time_limit
 from benthic.leaderboard.contest.material import Material, material_of
 from benthic.leaderboard.contest.protocol import Split, split
@@ -344,3 +345,14 @@ def test_memory_of_a_fit_is_seen() -> None:
     held = np.ones(20_000_000)  # 160 MB
     used = peak.used()
     assert math.isnan(used) or 0.5 < used / held.nbytes < 1.5  # what other tests left may go meanwhile
+
+
+def test_a_process_takes_the_kinds_it_knows_and_leaves_others_to_others() -> None:
+    crew = Crew(len, None, 2)
+    one, two = SimpleNamespace(kinds=set()), SimpleNamespace(kinds=set())
+    crew._hands = [one, two]
+    waiting, taken = ["a0", "a1", "b0", "b1", "c0"], []
+    for hand in (one, two, one, two, one):
+        taken.append(waiting.pop(crew._choice(hand, waiting, lambda job: job[0])))
+    assert taken == ["a0", "b0", "a1", "b1", "c0"]
+    assert crew._choice(two, ["c1"], lambda job: job[0]) == 0  # rather another's kind than nothing

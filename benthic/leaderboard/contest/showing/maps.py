@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benthic.base.catalogue import catalogue
 from benthic.base.errors import InvalidInput
 from benthic.base.schema import is_frame
 from benthic.data.splits import take
+from benthic.leaderboard.contest.contestants import needs_labels
 from benthic.leaderboard.contest.showing.gallery import shown, small_grid
 from benthic.pictures.plane import Box, box_around, density_map
 
@@ -35,7 +37,8 @@ def densities(comparison: Comparison) -> Any:
         return None
     figure, grid = small_grid(len(names))
     for axes, name in zip(grid.flat, names, strict=False):
-        exact = _draw_density(axes, fitted(comparison, name), np.asarray(made[name], dtype=float), box)
+        model = fitted(comparison, name) if comparison.seen is None else None  # a density of the labels too is no map
+        exact = _draw_density(axes, model, np.asarray(made[name], dtype=float), box)
         axes.set_title(name if exact else f"{name} (of samples)", fontsize=9)
         axes.set(xticks=[], yticks=[])
     return figure
@@ -102,13 +105,27 @@ def _all_codes(comparison: Comparison) -> tuple[dict[str, np.ndarray], dict[str,
         model = fitted(comparison, line.name) if comparison.real is not None and line.status == "ok" else None
         if not hasattr(model, "encode"):
             continue
+        if _searches(model):
+            missing[line.name] = "it has no encoder, and to search for codes takes long"
+            continue
         try:
-            codes[line.name] = _codes(model, comparison.real)
+            codes[line.name] = _codes(model, _rows_for(comparison, model))
         except ValueError as error:
             missing[line.name] = str(error)
         if len(codes) == _MODELS:
             break
     return codes, missing
+
+
+def _rows_for(comparison: Comparison, model: Any) -> Any:
+    """Held-out rows as a model saw rows when it was fitted."""
+    return comparison.real if comparison.seen is None or needs_labels(model) else comparison.seen
+
+
+def _searches(model: Any) -> bool:
+    """Whether a model finds codes by an inversion of its generator, many seconds long."""
+    entry = catalogue().get(type(model).__name__)
+    return entry is not None and entry.family == "gan" and entry.name != "InfoGAN"
 
 
 def _shade(place: int, n: int) -> Any:
