@@ -75,9 +75,10 @@ class MaskedLinear(nn.Linear):
         super().__init__(mask.shape[1], mask.shape[0])
         self.register_buffer("mask", mask.to(self.weight.dtype))
         with torch.no_grad():
-            # fan-in counts only what a unit sees
-            share = mask.double().mean(1, keepdim=True).clamp_min(1.0 / max(1, mask.shape[1])).sqrt()
-            self.weight.mul_(self.mask / share.to(self.weight))
+            # fan-in counts only what a unit sees, for biases too: their kinks are to lie anywhere among the rows
+            share = mask.double().mean(1).clamp_min(1.0 / max(1, mask.shape[1])).sqrt().to(self.weight)
+            self.weight.mul_(self.mask / share[:, None])
+            self.bias.div_(share)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (n, in) to (n, out)."""
@@ -159,7 +160,9 @@ class Walk:
 
     def _add(self, place: int, start: int, new: Tensor) -> None:
         """Put the outputs of further units of a layer, from ``start`` on, beside those before."""
-        if self._kept:
+        if self._kept and new.shape[1] == self._units[place].shape[1]:
+            self._units[place] = new
+        elif self._kept:
             self._units[place][:, start : start + new.shape[1]] = new
         else:
             self._units[place] = torch.cat([self._units[place], new], 1)
@@ -179,6 +182,9 @@ class Walk:
                 self._add(place + 1, start, network.curve(F.linear(self._units[place][:, :seen], weight, bias)))
             seen = end
         rows = slice(i * network.outputs, (i + 1) * network.outputs)
+        if not seen:  # nothing is known: the same for all rows
+            same: Tensor = network.layers[-1].bias[rows].expand(len(self._units[0]), -1)
+            return same
         return F.linear(self._units[-1][:, :seen], self._weights[-1][rows, :seen], network.layers[-1].bias[rows])
 
 
