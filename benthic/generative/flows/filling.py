@@ -19,9 +19,7 @@ from benthic.nets.evaluate import device_of, in_type
 from benthic.nets.noise import draw_normal
 from benthic.uses.latent import Filled
 
-# evaluated at once, on a CPU and on other devices; on a CPU what 2048 rows need is not handed back to the system
-# between one block and the next
-_ROWS, _DEVICE_ROWS = 2048, 1 << 17
+_ROWS, _DEVICE_ROWS = 8192, 1 << 17  # evaluated at once, on a CPU and on other devices
 _PIXELS = 1 << 22
 _MOMENT_DRAWS = 1024
 _IMPUTE_CHAINS = 16

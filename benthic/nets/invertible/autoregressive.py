@@ -151,6 +151,10 @@ class Walk:
         self._weights = [layer.weight * layer.mask for layer in network.layers]
         # the context first, so that what is known is always the first so many inputs
         self._weights[0] = self._weights[0].roll(network.context, 1)
+        # parameters of a column in a multiple of eight: products of odd widths take nearly twice as long on a CPU
+        air = -network.outputs % 8 if network.outputs > 8 else 0
+        self._last = F.pad(self._weights[-1].reshape(network.width, network.outputs, -1), (0, 0, 0, air))
+        self._bias = F.pad(network.layers[-1].bias.reshape(network.width, -1), (0, air))
         # without gradients what is computed goes to its place; with them it is joined to what was there
         self._kept = not torch.is_grad_enabled()
         widths = [network.width + network.context, *(cuts[-1] for cuts in network._cuts)]
@@ -181,11 +185,9 @@ class Walk:
                 weight, bias = self._weights[place][start:end, :seen], network.layers[place].bias[start:end]
                 self._add(place + 1, start, network.curve(F.linear(self._units[place][:, :seen], weight, bias)))
             seen = end
-        rows = slice(i * network.outputs, (i + 1) * network.outputs)
         if not seen:  # nothing is known: the same for all rows
-            same: Tensor = network.layers[-1].bias[rows].expand(len(self._units[0]), -1)
-            return same
-        return F.linear(self._units[-1][:, :seen], self._weights[-1][rows, :seen], network.layers[-1].bias[rows])
+            return self._bias[i, : network.outputs].expand(len(self._units[0]), -1)
+        return F.linear(self._units[-1][:, :seen], self._last[i, :, :seen], self._bias[i])[:, : network.outputs]
 
 
 class MaskedAutoregressive(Transform):
