@@ -85,7 +85,7 @@ def run(quick: bool = False) -> Result:
     gain = timings.quality["benthic"]["log-likelihood"] - timings.quality["scikit-learn"]["log-likelihood"]
     claims = [
         Claim("scikit-learn / benthic", timings.ratio("scikit-learn", "benthic"), ">=", 1.0, "x"),
-        Claim("held-out log-likelihood, benthic minus scikit-learn", Interval(gain, gain, gain), ">=", -1.0, "nats"),
+        Claim("held-out log-likelihood, benthic minus scikit-learn", Interval(gain, gain, gain), ">=", -1.0, " nats"),
     ]
     settings = {"rows": rows, "epochs": epochs, "batch": BATCH, "threads": torch.get_num_threads()}
     return Result("energy", TITLE, claims, timings, settings)
