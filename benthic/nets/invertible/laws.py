@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from benthic.base.errors import InvalidInput, nearest
-from benthic.nets.invertible.spline import LEAST, SHIFT, rational_quadratic
+from benthic.nets.invertible.spline import rational_quadratic
 
 _STEEPEST = math.log(1e3)  # of log-scales
 
@@ -53,11 +53,7 @@ class AffineLaw(Law):
 
 
 class SplineLaw(Law):
-    r"""A rational-quadratic spline of [-bound, bound], the identity outside; see ``rational_quadratic``.
-
-    The last K - 1 parameters are the logarithms of the slopes of inner knots, :math:`|\log d| < \log 1000` by a smooth
-    bound. Where columns nearly decide one another slopes are steep, and a network comes to the logarithms sooner.
-    """
+    """A rational-quadratic spline of [-bound, bound], the identity outside; see ``rational_quadratic``."""
 
     def __init__(self, bins: int = 8, bound: float = 5.0, *, fused: bool = True) -> None:
         if not 2 <= bins <= 500 or not bound > 0:
@@ -68,29 +64,11 @@ class SplineLaw(Law):
 
     def forward(self, x: Tensor, raw: Tensor) -> tuple[Tensor, Tensor]:
         """z and log dz/dx."""
-        return self._spline(x, raw, inverse=False)
+        return rational_quadratic(x, raw, bound=self.bound, fused=self.fused)
 
     def inverse(self, z: Tensor, raw: Tensor) -> tuple[Tensor, Tensor]:
         """x and log dx/dz."""
-        return self._spline(z, raw, inverse=True)
-
-    def _spline(self, x: Tensor, raw: Tensor, *, inverse: bool) -> tuple[Tensor, Tensor]:
-        taped = torch.is_grad_enabled() and (x.requires_grad or raw.requires_grad)
-        on_cpu = x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64) and raw.dtype == x.dtype
-        if self.fused and on_cpu and raw.shape[:-1] == x.shape and not (inverse and taped):
-            from benthic.nets.invertible import spline_kernels
-
-            run = spline_kernels.spline_inverse if inverse else spline_kernels.spline
-            return run(x, raw, self.bins, self.bound, logs=True)
-        raw = _softplus_slopes(raw, self.bins)
-        return rational_quadratic(x, raw, bound=self.bound, inverse=inverse, fused=self.fused)
-
-
-def _softplus_slopes(raw: Tensor, bins: int) -> Tensor:
-    """Parameters with logarithms of slopes, as ``rational_quadratic`` wants them."""
-    sizes, logs = raw.split([2 * bins, bins - 1], -1)
-    above = torch.exp(logs / (1 + logs.abs() / _STEEPEST)) - LEAST  # and this is softplus of what is sought
-    return torch.cat([sizes, above + torch.log(-torch.expm1(-above)) - SHIFT], -1)
+        return rational_quadratic(z, raw, bound=self.bound, inverse=True, fused=self.fused)
 
 
 class SigmoidLaw(Law):

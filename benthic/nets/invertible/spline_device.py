@@ -1,7 +1,7 @@
 """Rational-quadratic splines on CUDA devices as one kernel, with their gradient in another.
 
-A spline of K bins has 3K - 1 numbers: K logits of widths, K of heights, K - 1 of inner slopes. They may lie one after
-the other for each entry, or, as convolutions leave them, one plane after the other for each row.
+A spline of K bins has 3K - 1 numbers: K logits of widths, K of heights, K - 1 logarithms of inner slopes. They may
+lie one after the other for each entry, or, as convolutions leave them, one plane after the other for each row.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from benthic.nets.invertible.spline import LEAST, SHIFT
+from benthic.nets.invertible.spline import LEAST, STEEPEST
 
 _HAS_TRITON = find_spec("triton") is not None
 _BLOCK = 128  # entries of one program
@@ -42,15 +42,16 @@ if _HAS_TRITON:
         return tl.sum(tl.where(chosen, table, 0.0), 1)
 
     @triton.jit
-    def _slope(raw_ptr, where, there, shift, least):
+    def _slope(raw_ptr, where, there, steepest):
         """The slope of a knot, 1 at the ends, and its derivative by its number."""
-        value = tl.load(raw_ptr + where, mask=there, other=0.0) + shift
-        soft = tl.maximum(value, 0.0) + tl.log(1.0 + tl.exp(-tl.abs(value)))
-        return tl.where(there, soft + least, 1.0), tl.where(there, tl.sigmoid(value), 0.0)
+        value = tl.load(raw_ptr + where, mask=there, other=0.0)
+        bend = 1.0 / (1.0 + tl.abs(value) / steepest)
+        slope = tl.exp(value * bend)
+        return slope, tl.where(there, slope * bend * bend, 0.0)
 
     @triton.jit
     def _spline(
-        x_ptr, raw_ptr, y_ptr, log_ptr, n, inner, outer_stride, inner_stride, stride, bins, bound, least, shift,
+        x_ptr, raw_ptr, y_ptr, log_ptr, n, inner, outer_stride, inner_stride, stride, bins, bound, least, steepest,
         INVERSE: tl.constexpr, BINS: tl.constexpr, BLOCK: tl.constexpr,
     ):  # fmt: skip
         at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
@@ -69,8 +70,8 @@ if _HAS_TRITON:
         w, x0 = _pick(widths, chosen), _pick(lefts, chosen)
         h, y0 = _pick(heights, chosen), _pick(floors, chosen)
         w, h = tl.where(live, w, 1.0), tl.where(live, h, 1.0)
-        d0, _ = _slope(raw_ptr, base + (2 * bins + k - 1) * stride, live & (k > 0), shift, least)
-        d1, _ = _slope(raw_ptr, base + (2 * bins + k) * stride, live & (k < bins - 1), shift, least)
+        d0, _ = _slope(raw_ptr, base + (2 * bins + k - 1) * stride, live & (k > 0), steepest)
+        d1, _ = _slope(raw_ptr, base + (2 * bins + k) * stride, live & (k < bins - 1), steepest)
         s = h / w
         bend = d0 + d1 - 2 * s
         if INVERSE:
@@ -102,7 +103,7 @@ if _HAS_TRITON:
     @triton.jit
     def _backward(
         x_ptr, raw_ptr, gy_ptr, gl_ptr, gx_ptr, grad_ptr, n, inner, outer_stride, inner_stride, stride, bins, bound,
-        least, shift, BINS: tl.constexpr, BLOCK: tl.constexpr,
+        least, steepest, BINS: tl.constexpr, BLOCK: tl.constexpr,
     ):  # fmt: skip
         at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
         live = at < n
@@ -118,8 +119,8 @@ if _HAS_TRITON:
         chosen = j == k[:, None]
         w, x0, h = _pick(widths, chosen), _pick(lefts, chosen), _pick(heights, chosen)
         w, h = tl.where(live, w, 1.0), tl.where(live, h, 1.0)
-        d0, r0 = _slope(raw_ptr, base + (2 * bins + k - 1) * stride, live & (k > 0), shift, least)
-        d1, r1 = _slope(raw_ptr, base + (2 * bins + k) * stride, live & (k < bins - 1), shift, least)
+        d0, r0 = _slope(raw_ptr, base + (2 * bins + k - 1) * stride, live & (k > 0), steepest)
+        d1, r1 = _slope(raw_ptr, base + (2 * bins + k) * stride, live & (k < bins - 1), steepest)
         gy = tl.load(gy_ptr + at, mask=live, other=0.0)
         gl = tl.where(inside, tl.load(gl_ptr + at, mask=live, other=0.0), 0.0)
         g = tl.where(inside, gy, 0.0)
@@ -159,7 +160,7 @@ def _laid(raw: Tensor) -> tuple[Tensor, tuple[int, int, int, int]]:
 
 def _settings(bins: int, bound: float) -> tuple[tuple[Any, ...], dict[str, int]]:
     sizes = {"BINS": max(2, triton.next_power_of_2(bins)), "BLOCK": _BLOCK}
-    return (bins, float(bound), LEAST, SHIFT), sizes
+    return (bins, float(bound), LEAST, STEEPEST), sizes
 
 
 class _Spline(torch.autograd.Function):

@@ -1,7 +1,7 @@
 """Rational-quadratic splines on the CPU in one pass over the numbers, with their gradient in another.
 
-A spline of K bins has 3K - 1 numbers: K logits of widths, K of heights, K - 1 of inner slopes, or, with ``logs``, of
-their logarithms. Kernels and what they call stay in this file, as the compiler's cache wants it.
+A spline of K bins has 3K - 1 numbers: K logits of widths, K of heights, K - 1 logarithms of inner slopes. Kernels and
+what they call stay in this file, as the compiler's cache wants it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from benthic.nets.invertible.spline import LEAST, SHIFT
+from benthic.nets.invertible.spline import LEAST, STEEPEST
 
 _SPLIT = 1 << 13  # numbers from which on two threads share the work
-STEEPEST = math.log(1.0 / LEAST)  # logarithms of slopes stay within this
 _Rows = np.ndarray
 
 
@@ -47,24 +46,16 @@ def _total(raw: _Rows, i: int, start: int, bins: int, powers: _Rows, zero: float
 
 
 @njit(cache=True, nogil=True)
-def _slope(raw: float, power: float, logs: bool, numbers: _Rows) -> float:
-    """The slope of a knot by its number: exp of it, softly bounded, or softplus, where power = exp(raw)."""
-    _, least, shift, _, one, _, lift, _, high, _, _, steepest = numbers
-    if logs:
-        return math.exp(raw / (one + abs(raw) / steepest))
-    if power < high:
-        return math.log1p(power * lift) + least
-    return raw + shift + least
+def _slope(raw: float, one: float, steepest: float) -> float:
+    """The slope of a knot: exp of its number, softly bounded."""
+    return math.exp(raw / (one + abs(raw) / steepest))
 
 
 @njit(cache=True, nogil=True)
-def _steering(raw: float, power: float, slope: float, logs: bool, numbers: _Rows) -> float:
+def _steering(raw: float, slope: float, one: float, steepest: float) -> float:
     """The derivative of a slope by its number."""
-    _, _, _, _, one, _, lift, _, _, _, _, steepest = numbers
-    if logs:
-        bend = one / (one + abs(raw) / steepest)
-        return slope * bend * bend
-    return one - one / (one + power * lift)
+    bend = one / (one + abs(raw) / steepest)
+    return slope * bend * bend
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST)
@@ -77,14 +68,13 @@ def spline_kernel(
     log: _Rows,
     bins: int,
     numbers: _Rows,
-    logs: bool,
     inverse: bool,
 ) -> None:
     """y and log dy/dx of x (m,) under splines raw (m, 3K-1), or the inverse; powers are the exponentials of raw.
 
     Where raw has one row, it is that of all. totals (m, 2) keeps one over the sums of exponentials for the gradient.
     """
-    bound, _, _, zero, one, two, _, low, high, room, size, _ = numbers
+    bound, zero, one, two, low, high, room, size, steepest = numbers
     shared = len(raw) == 1
     for at in range(len(v_in)):
         v, i = v_in[at], 0 if shared else at
@@ -107,9 +97,9 @@ def spline_kernel(
             h = size + upward * powers[i, bins + k]
         d0, d1, j = one, one, 2 * bins + k
         if k > 0:
-            d0 = _slope(raw[i, j - 1], powers[i, j - 1], logs, numbers)
+            d0 = _slope(raw[i, j - 1], one, steepest)
         if k < bins - 1:
-            d1 = _slope(raw[i, j], powers[i, j], logs, numbers)
+            d1 = _slope(raw[i, j], one, steepest)
         s = h / w
         bend = d0 + d1 - two * s
         if inverse:
@@ -157,10 +147,9 @@ def gradient_kernel(
     graw: _Rows,
     bins: int,
     numbers: _Rows,
-    logs: bool,
 ) -> None:
     """Gradients of x (m,) and raw (m, 3K-1) from those of y and of log dy/dx."""
-    bound, _, _, zero, one, two, _, _, _, room, size, _ = numbers
+    bound, zero, one, two, _, _, room, size, steepest = numbers
     for i in range(len(x)):
         v = x[i]
         if not (v > -bound and v < bound):
@@ -178,9 +167,9 @@ def gradient_kernel(
         h = size + upward * powers[i, bins + k]
         d0, d1, j = one, one, 2 * bins + k
         if k > 0:
-            d0 = _slope(raw[i, j - 1], powers[i, j - 1], logs, numbers)
+            d0 = _slope(raw[i, j - 1], one, steepest)
         if k < bins - 1:
-            d1 = _slope(raw[i, j], powers[i, j], logs, numbers)
+            d1 = _slope(raw[i, j], one, steepest)
         s = h / w
         t = min((v - x0) / w, one)
         u = one - t
@@ -203,9 +192,9 @@ def gradient_kernel(
         for m in range(2 * bins, 3 * bins - 1):
             graw[i, m] = zero
         if k > 0:
-            graw[i, j - 1] = g_0 * _steering(raw[i, j - 1], powers[i, j - 1], d0, logs, numbers)
+            graw[i, j - 1] = g_0 * _steering(raw[i, j - 1], d0, one, steepest)
         if k < bins - 1:
-            graw[i, j] = g_1 * _steering(raw[i, j], powers[i, j], d1, logs, numbers)
+            graw[i, j] = g_1 * _steering(raw[i, j], d1, one, steepest)
 
 
 @cache
@@ -233,15 +222,15 @@ def _numbers(dtype: torch.dtype, bins: int, bound: float) -> np.ndarray:
     """Constants in the type of the rows: whole numbers in the kernels would make them float64."""
     kind = np.float32 if dtype == torch.float32 else np.float64
     room, size = 2 * bound * (1 - LEAST * bins), 2 * bound * LEAST
-    return np.array([bound, LEAST, SHIFT, 0.0, 1.0, 2.0, math.exp(SHIFT), 1e-30, 1e30, room, size, STEEPEST], kind)
+    return np.array([bound, 0.0, 1.0, 2.0, 1e-30, 1e30, room, size, STEEPEST], kind)
 
 
-def _run(x: Tensor, raw: Tensor, bins: int, bound: float, logs: bool, inverse: bool) -> tuple[Tensor, ...]:
+def _run(x: Tensor, raw: Tensor, bins: int, bound: float, inverse: bool) -> tuple[Tensor, ...]:
     """The result, its logarithm of slopes, and what the gradient needs."""
     powers, totals = torch.exp(raw), raw.new_empty(len(raw), 2)
     found, log = torch.empty_like(x), torch.empty_like(x)
     arrays = [t.numpy() for t in (x, raw, powers, totals, found, log)]
-    _share_out(spline_kernel, arrays, bins, _numbers(x.dtype, bins, bound), logs, inverse)
+    _share_out(spline_kernel, arrays, bins, _numbers(x.dtype, bins, bound), inverse)
     return found, log, powers, totals
 
 
@@ -249,30 +238,30 @@ class _Spline(torch.autograd.Function):
     """x (m,) and raw (m, 3K-1) to y and log dy/dx."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, raw: Tensor, bins: int, bound: float, logs: bool) -> tuple[Tensor, Tensor]:
-        y, log, powers, totals = _run(x.detach(), raw.detach(), bins, bound, logs, False)
+    def forward(ctx: Any, x: Tensor, raw: Tensor, bins: int, bound: float) -> tuple[Tensor, Tensor]:
+        y, log, powers, totals = _run(x.detach(), raw.detach(), bins, bound, False)
         ctx.save_for_backward(x, raw, powers, totals)
-        ctx.setting = (bins, bound, logs)
+        ctx.setting = (bins, bound)
         return y, log
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, gy: Tensor, gl: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+    def backward(ctx: Any, gy: Tensor, gl: Tensor) -> tuple[Tensor, Tensor, None, None]:
         kept = ctx.saved_tensors
-        bins, bound, logs = ctx.setting
+        bins, bound = ctx.setting
         gx, graw = torch.empty_like(kept[0]), torch.empty_like(kept[1])
         arrays = [t.detach().numpy() for t in (*kept, gy.contiguous(), gl.contiguous(), gx, graw)]
-        _share_out(gradient_kernel, arrays, bins, _numbers(gx.dtype, bins, bound), logs)
-        return gx, graw, None, None, None
+        _share_out(gradient_kernel, arrays, bins, _numbers(gx.dtype, bins, bound))
+        return gx, graw, None, None
 
 
-def spline(x: Tensor, raw: Tensor, bins: int, bound: float, *, logs: bool = False) -> tuple[Tensor, Tensor]:
+def spline(x: Tensor, raw: Tensor, bins: int, bound: float) -> tuple[Tensor, Tensor]:
     """y and log dy/dx, both like x (...,), for raw (..., 3K-1) on the CPU; once differentiable."""
-    y, log = _Spline.apply(x.reshape(-1).contiguous(), raw.reshape(-1, raw.shape[-1]).contiguous(), bins, bound, logs)
+    y, log = _Spline.apply(x.reshape(-1).contiguous(), raw.reshape(-1, raw.shape[-1]).contiguous(), bins, bound)
     return y.reshape(x.shape), log.reshape(x.shape)
 
 
-def spline_inverse(y: Tensor, raw: Tensor, bins: int, bound: float, *, logs: bool = False) -> tuple[Tensor, Tensor]:
+def spline_inverse(y: Tensor, raw: Tensor, bins: int, bound: float) -> tuple[Tensor, Tensor]:
     """x and log dx/dy; not differentiable."""
     flat, raw = y.detach().reshape(-1).contiguous(), raw.detach()
     if raw.ndim == 2 and raw.stride(0) == 0:  # one spline for all, its logits below overflow
@@ -280,5 +269,5 @@ def spline_inverse(y: Tensor, raw: Tensor, bins: int, bound: float, *, logs: boo
         rows = torch.cat([(sizes - sizes.amax(1, keepdim=True)).reshape(1, -1), raw[:1, 2 * bins :]], 1)
     else:
         rows = raw.reshape(-1, raw.shape[-1]).contiguous()
-    x, log, *_ = _run(flat, rows, bins, bound, logs, True)
+    x, log, *_ = _run(flat, rows, bins, bound, True)
     return x.reshape(y.shape), log.reshape(y.shape)
