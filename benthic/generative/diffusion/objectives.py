@@ -237,7 +237,7 @@ class DenoisingObjective:
         if self.weighting == "edm":
             errors = slope_errors(answer, along / radius) / size
             sigma, out = process.sigma(t), preconditioner(process, t, self.sigma_data)[1]
-            weight = (process.radius(t) / out).square() * sigma / (sigma + _LITTLE * self.sigma_data)
+            weight: Tensor = (process.radius(t) / out).square() * sigma / (sigma + _LITTLE * self.sigma_data)
             return errors * weight.to(errors.dtype)
         length = field_length(along, radius)
         errors = (answer[0] - along / length).flatten(1).square().sum(1)
