@@ -55,7 +55,8 @@ def average_rate(rate: Rate, found: Hits, average: str, zero_division: float) ->
         return empty
     if average == "weighted":
         support = (found.tp + found.fn)[kept]
-        return (support * each[kept]).sum() / support.sum() if bool((support > 0).any()) else empty
+        if bool((support > 0).any()):  # else the classes that are left have no rows, and count alike
+            return (support * each[kept]).sum() / support.sum()
     return each[kept].mean()
 
 

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from sklearn import metrics as peer
 
@@ -46,6 +46,7 @@ def test_tables_and_agreement_are_those_of_scikit_learn(data):
 @pytest.mark.parametrize("average", ["micro", "macro", "weighted"])
 @few
 @given(data=answered(), empty=st.sampled_from([0.0, 1.0, math.nan]))
+@example(data=(np.array([0, 1, 1]), np.array([3, 2, 2]), None), empty=math.nan)  # no class that is left has rows
 def test_rates_are_those_of_scikit_learn(average, data, empty):
     y, p, w = data
     options = {"average": average, "sample_weight": w, "zero_division": empty}

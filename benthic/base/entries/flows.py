@@ -32,7 +32,7 @@ ENTRIES: tuple[Entry, ...] = (
             "hidden_layer_sizes": (16,),
             "transforms": 2,
             "bins": 4,
-            "trainer": {"steps": 8, "lr": 0.02},
+            "trainer": {"steps": 16, "lr": 0.01},
         },
     ),
 )

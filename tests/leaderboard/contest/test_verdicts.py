@@ -116,7 +116,9 @@ def test_baselines_are_not_blamed(table: Comparison) -> None:
 def test_ranked_lines_come_first_and_in_order(table: Comparison) -> None:
     ranked = [line.ranked for line in table.lines]
     assert ranked == sorted(ranked, reverse=True)
-    qualities = [line.quality for line in table.lines if line.ranked]
+    lucky = ["failed" not in kinds(line) for line in table.lines if line.ranked]
+    assert lucky == sorted(lucky, reverse=True)  # where most resamples hold a failed fit, a quality is no advice
+    qualities = [line.quality for line in table.lines if line.ranked and "failed" not in kinds(line)]
     assert qualities == sorted(qualities)
     assert sum(line.p_best for line in table.lines if line.ranked) == pytest.approx(1)
 
