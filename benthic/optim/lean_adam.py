@@ -15,8 +15,8 @@ class LeanAdam(torch.optim.Adam):
     Before each step torch sorts parameters by device and type and looks at every option, which for a small network on
     a CPU takes a third as long as the arithmetic. Once all parameters have gradients and states, and nothing but rate,
     betas, epsilon and weight decay is set, that is not needed. Nor does it load torch's compiler, which a plain
-    optimizer does only to switch it off: more than a second of every process. The numbers are the same to the last bit,
-    the state is torch's, and every other case is left to torch.
+    optimizer does only to switch it off: more than half a second of every process. The numbers are the same to the
+    last bit, the state is torch's, and every other case is left to torch.
 
     >>> x = torch.nn.Parameter(torch.zeros(2))
     >>> adam = LeanAdam([x], lr=0.1, eps=0.0, fused=True)

@@ -27,6 +27,11 @@ class Contestant:
     model: Any
     origin: Origin = "given"
 
+    @property
+    def kind(self) -> str:
+        """The class of the model: what those of one kind need is loaded once."""
+        return type(self.model).__name__
+
 
 @dataclass(frozen=True)
 class Budget:

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 from benthic.base.errors import Interrupted
@@ -113,7 +114,7 @@ class Fits:
 
         try:
             self._drop_late(jobs)
-            for ended in crew.run(jobs, _limit, started, _kind):
+            for ended in crew.run(jobs, _limit, started, attrgetter("contestant.kind")):
                 outcome = _cut(ended) if ended.value is None else ended.value
                 kept = keeping.read_outcome(ended.job.folder, ended.job.contestant.name)
                 found[places[id(ended.job)]] = outcome if kept is None else self._material.for_person(kept)
@@ -146,10 +147,6 @@ class Fits:
 def _tell(watch: Any, event: str, *words: Any) -> None:
     if watch is not None:
         getattr(watch, event)(*words)
-
-
-def _kind(job: Job) -> str:
-    return type(job.contestant.model).__name__
 
 
 def _limit(job: Job, stage: str) -> float:

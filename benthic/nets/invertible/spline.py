@@ -24,8 +24,8 @@ def rational_quadratic(
               \qquad \theta = (x - x_k) / w, \quad s = h / w
 
     Gregory & Delbourgo, 1982; Durkan et al., 2019. Bins have at least a thousandth of the interval; slopes lie between
-    0.001 and 1000, by a smooth bound, and are 1 at both ends. They are given by their logarithms: where columns nearly
-    decide one another slopes are steep, and a network comes to the logarithms sooner.
+    0.001 and 1000, by a smooth bound, and are 1 at both ends. They are given by their logarithms, from which flows of
+    columns that nearly decide one another learned more than from a softplus.
 
     x: (...). raw: (..., 3K - 1), K logits of widths, K of heights, K - 1 logarithms of slopes at inner knots; zeros are
     the identity. inverse: the other way. fused: one compiled pass on a CPU, one kernel on a CUDA device in float32;

@@ -37,6 +37,24 @@ if _HAS_TRITON:
         return shares, sizes, tl.cumsum(sizes, 1) - sizes - bound
 
     @triton.jit
+    def _entries(x_ptr, n, inner, outer_stride, inner_stride, bound, BLOCK: tl.constexpr):
+        """A program's places, which of them there are, where their splines begin, their numbers, and those inside."""
+        at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+        live = at < n
+        x = tl.load(x_ptr + at, mask=live, other=0.0)
+        inside = live & (x > -bound) & (x < bound)
+        base = (at // inner) * outer_stride + (at % inner) * inner_stride
+        return at, live, base, x, inside, tl.where(inside, x, 0.0)
+
+    @triton.jit
+    def _bin(v, starts, bins, BINS: tl.constexpr):
+        """The bin of each number by where bins start (BLOCK, BINS), and a mark there."""
+        j = tl.arange(0, BINS)[None, :]
+        k = tl.sum(((v[:, None] >= starts) & (j < bins)).to(tl.int32), 1) - 1
+        k = tl.minimum(tl.maximum(k, 0), bins - 1)
+        return k, j == k[:, None]
+
+    @triton.jit
     def _pick(table, chosen):
         """The entry of each row of a table (BLOCK, BINS) where ``chosen`` is true."""
         return tl.sum(tl.where(chosen, table, 0.0), 1)
@@ -54,19 +72,10 @@ if _HAS_TRITON:
         x_ptr, raw_ptr, y_ptr, log_ptr, n, inner, outer_stride, inner_stride, stride, bins, bound, least, steepest,
         INVERSE: tl.constexpr, BINS: tl.constexpr, BLOCK: tl.constexpr,
     ):  # fmt: skip
-        at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-        live = at < n
-        base = (at // inner) * outer_stride + (at % inner) * inner_stride
-        x = tl.load(x_ptr + at, mask=live, other=0.0)
-        inside = live & (x > -bound) & (x < bound)
-        v = tl.where(inside, x, 0.0)
+        at, live, base, x, inside, v = _entries(x_ptr, n, inner, outer_stride, inner_stride, bound, BLOCK)
         _, widths, lefts = _sizes(raw_ptr, base, stride, live, bins, bound, least, BINS)
         _, heights, floors = _sizes(raw_ptr, base + bins * stride, stride, live, bins, bound, least, BINS)
-        j = tl.arange(0, BINS)[None, :]
-        starts = floors if INVERSE else lefts
-        k = tl.sum(((v[:, None] >= starts) & (j < bins)).to(tl.int32), 1) - 1
-        k = tl.minimum(tl.maximum(k, 0), bins - 1)
-        chosen = j == k[:, None]
+        k, chosen = _bin(v, floors if INVERSE else lefts, bins, BINS)
         w, x0 = _pick(widths, chosen), _pick(lefts, chosen)
         h, y0 = _pick(heights, chosen), _pick(floors, chosen)
         w, h = tl.where(live, w, 1.0), tl.where(live, h, 1.0)
@@ -105,18 +114,11 @@ if _HAS_TRITON:
         x_ptr, raw_ptr, gy_ptr, gl_ptr, gx_ptr, grad_ptr, n, inner, outer_stride, inner_stride, stride, bins, bound,
         least, steepest, BINS: tl.constexpr, BLOCK: tl.constexpr,
     ):  # fmt: skip
-        at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-        live = at < n
-        base = (at // inner) * outer_stride + (at % inner) * inner_stride
-        x = tl.load(x_ptr + at, mask=live, other=0.0)
-        inside = live & (x > -bound) & (x < bound)
-        v = tl.where(inside, x, 0.0)
+        at, live, base, _, inside, v = _entries(x_ptr, n, inner, outer_stride, inner_stride, bound, BLOCK)
         shares, widths, lefts = _sizes(raw_ptr, base, stride, live, bins, bound, least, BINS)
         rises, heights, _ = _sizes(raw_ptr, base + bins * stride, stride, live, bins, bound, least, BINS)
         j = tl.arange(0, BINS)[None, :]
-        k = tl.sum(((v[:, None] >= lefts) & (j < bins)).to(tl.int32), 1) - 1
-        k = tl.minimum(tl.maximum(k, 0), bins - 1)
-        chosen = j == k[:, None]
+        k, chosen = _bin(v, lefts, bins, BINS)
         w, x0, h = _pick(widths, chosen), _pick(lefts, chosen), _pick(heights, chosen)
         w, h = tl.where(live, w, 1.0), tl.where(live, h, 1.0)
         d0, r0 = _slope(raw_ptr, base + (2 * bins + k - 1) * stride, live & (k > 0), steepest)

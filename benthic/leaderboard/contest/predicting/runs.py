@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 from benthic.base.errors import Interrupted
@@ -68,7 +69,7 @@ def run_jobs(jobs: Sequence[Job], table: Table, n_jobs: int, watch: Any) -> list
 def _work(waiting: list[Job], table: Table, count: int, board: _Board) -> None:
     if count and waiting:
         with Crew(_fold, table, min(count, len(waiting))) as crew:
-            for ended in crew.run(waiting, _limit, board.started, _kind):
+            for ended in crew.run(waiting, _limit, board.started, attrgetter("contestant.kind")):
                 _settle(ended.job, ended.value or _cut(ended.job, ended.late, ended.reason), board, waiting)
     while waiting:
         job = waiting.pop(0)
@@ -96,10 +97,6 @@ def _fold(job: Job, table: Table, say: Callable[[str], None]) -> Fold:
     warm_once(job.contestant.model)
     say("fit")
     return run_fold(job, table)
-
-
-def _kind(job: Job) -> str:
-    return type(job.contestant.model).__name__
 
 
 def _limit(job: Job, stage: str) -> float:
