@@ -31,7 +31,7 @@ MACHINE: dict[str, Any] = {"n_components": 500, "gibbs_steps": 5, "chains": 500,
 MACHINE_TRAINER: dict[str, Any] = {"epochs": 200, "batch_size": 100, "lr": 0.05, "verbose": False}
 SCORES: dict[str, Any] = {"noise": (3.0, 0.1), "noise_levels": 20, "sampling_steps": 2000}
 SCORES_TRAINER: dict[str, Any] = {
-    "steps": 40_000,
+    "steps": 30_000,
     "batch_size": 128,
     "lr": 5e-4,
     "schedule": "cosine",

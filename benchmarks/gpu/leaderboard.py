@@ -1,13 +1,14 @@
 """The leaderboard of generators of pictures: every family with the same seconds a fit on one GPU.
 
 Run with ``python -m benchmarks.gpu.leaderboard PICTURES.npz OUT_FOLDER [--budget 60] [--seeds 3] [--minutes 9]
-[--names ...] [--work FOLDER] [--quick]``. The file holds images (70000, 784) and labels, those of the test set last.
+[--jobs 1] [--names ...] [--work FOLDER] [--quick]``. The file holds images (70000, 784) and labels, those of the test
+set last.
 
 Samples are compared in the features of a small classifier that is trained here, on a tenth of the training pictures
-and their labels, which no other part of the comparison sees; ``benthic.compare`` deals out the rest. Fits run one at a
-time. No fit begins that would end after ``--minutes``, and the same command goes on: fits are kept, with their weights,
-in ``OUT_FOLDER/fits`` or another ``--work`` folder, which is large and has to stay where it is. Exit code 3 means that
-fits are left to do.
+and their labels, which no other part of the comparison sees; ``benthic.compare`` deals out the rest. So many ``--jobs``
+share the GPU. No fit begins that would end after ``--minutes``, and the same command goes on: fits are kept, with their
+weights, in ``OUT_FOLDER/fits`` or another ``--work`` folder, which is large and has to stay where it is. Exit code 3
+means that fits are left to do.
 
 Worth taking away are the small files in ``OUT_FOLDER/results``: ``comparison.json``, ``table.md``, ``table.csv``,
 ``samples.png`` (the first pictures of every model, in the order of ``samples.txt``) and, where matplotlib is found,
@@ -121,6 +122,7 @@ def compared(given: argparse.Namespace, end: float) -> Comparison:
         budget=given.budget,
         seeds=given.seeds,
         folder=work,
+        n_jobs=given.jobs,
         stop_after=max(left, 1.0),
     )
     found.settings.update({"device": _device(), "torch": torch.__version__, "classifier": facts})
@@ -157,6 +159,7 @@ def main() -> int:
     parser.add_argument("out", type=Path, help="the folder of the results")
     parser.add_argument("--budget", type=float, default=60.0, help="seconds a fit")
     parser.add_argument("--seeds", type=int, default=3, help="fits of each model")
+    parser.add_argument("--jobs", type=int, default=1, help="fits that share the GPU")
     parser.add_argument("--minutes", type=float, default=9.0, help="of this call")
     parser.add_argument("--names", nargs="+", choices=list(models()), default=list(NAMES))
     parser.add_argument("--work", type=Path, help="where fits are kept; OUT_FOLDER/fits by default")

@@ -294,12 +294,19 @@ def test_invariant_categories_agree_on_moved_pictures():
     settings = {"categories": 2, "continuous": 0, "channels": (16, 16), "invariance": 1.0, "penalty": None}
     trainer = {"steps": 150, "batch_size": 32, "lr": 3e-3}
     model = benthic.InfoGAN(8, **settings, trainer=trainer, random_state=0).fit(X)
-    rows = torch.as_tensor(X, dtype=torch.float32)
-    agreed = (model.predict(X) == model.predict(jitter(rows).numpy())).mean()
-    p, q = model.predict_proba(X), model.predict_proba(jitter(rows).numpy())
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        moved = jitter(torch.as_tensor(X)).numpy()
+    p, q = model.predict_proba(X), model.predict_proba(moved)
     table = 0.5 * (p.T @ q + q.T @ p) / len(p)
     shared = (table * np.log(table / np.outer(table.sum(0), table.sum(1)))).sum()
-    assert agreed > 0.9 and shared > 0.3  # of log 2 = 0.69
+    assert (p.argmax(1) == q.argmax(1)).mean() > 0.9 and shared > 0.3  # of log 2 = 0.69
+    state = torch.get_rng_state()
+    assert model.agreement(X, seed=3) == pytest.approx(shared, rel=1e-4)
+    assert torch.equal(state, torch.get_rng_state())
+    rows = benthic.InfoGAN(2, continuous=0, trainer={**BRIEF, "steps": 2}).fit(np.eye(40))
+    with pytest.raises(ValueError, match="copies of pictures"):
+        rows.agreement(np.eye(40))
     with pytest.raises(ValueError, match="invariance is for pictures"):
         benthic.InfoGAN(8, invariance=1.0).fit(X.reshape(len(X), -1))
 

@@ -184,13 +184,14 @@ def test_jitter_is_an_affine_map_of_each_picture():
     pictures = torch.rand(4, 2, 9, 14, dtype=torch.float64)
     with torch.random.fork_rng():
         torch.manual_seed(5)
-        found = jitter(pictures, shift=0.1, turn=0.4, stretch=0.3)
+        found = jitter(pictures, shift=0.1, turn=0.4, stretch=0.3, slant=0.5)
         torch.manual_seed(5)
-        amounts = (2 * torch.rand(5, 4, dtype=torch.float64) - 1).numpy()
+        amounts = (2 * torch.rand(6, 4, dtype=torch.float64) - 1).numpy()
     middle = np.array([4.0, 6.5])
-    for picture, copy, (angle, across, down, right, low) in zip(pictures, found, amounts.T, strict=True):
+    for picture, copy, (angle, across, down, right, low, aside) in zip(pictures, found, amounts.T, strict=True):
         c, s = np.cos(0.4 * angle), np.sin(0.4 * angle)
-        matrix = np.array([[c, s], [-s, c]]) * [1 + 0.3 * down, 1 + 0.3 * across]  # of (row, column)
+        slanted = np.array([[1.0, 0.0], [0.5 * aside, 1.0]])  # of (row, column)
+        matrix = np.array([[c, s], [-s, c]]) @ slanted * [1 + 0.3 * down, 1 + 0.3 * across]
         offset = middle - matrix @ middle + [0.1 * low * 9, 0.1 * right * 14]
         for plane, made in zip(picture, copy, strict=True):
             expected = ndimage.affine_transform(plane.numpy(), matrix, offset, order=1, mode="nearest")

@@ -15,6 +15,7 @@ from benthic.base.errors import InvalidInput
 from benthic.nets.activations import activation
 from benthic.nets.conv import default_channels, padding_of
 from benthic.nets.mlp import MLP
+from benthic.nets.twice import Conv2d
 
 NETWORKS = ("auto", "mlp", "conv")
 REFERENCES = ("auto", "normal", "box", "none")
@@ -98,9 +99,9 @@ class PictureEnergy(nn.Module):
     def __init__(self, event: tuple[int, int, int], channels: Sequence[int], nonlinearity: str) -> None:
         super().__init__()
         self.event, self.padding = event, padding_of(event[1:], len(channels))
-        layers: list[nn.Module] = [nn.Conv2d(event[0], channels[0], 3, padding=1)]
+        layers: list[nn.Module] = [Conv2d(event[0], channels[0], 3, padding=1)]
         for a, b in pairwise([channels[0], *channels]):
-            layers += [_Residual(a, nonlinearity), activation(nonlinearity), nn.Conv2d(a, b, 4, 2, 1)]
+            layers += [_Residual(a, nonlinearity), activation(nonlinearity), Conv2d(a, b, 4, 2, 1)]
         self.trunk = nn.Sequential(*layers, _Residual(channels[-1], nonlinearity), activation(nonlinearity))
         small = [(side + pad) >> len(channels) for side, pad in zip(event[1:], self.padding, strict=True)]
         self.size = channels[-1] * math.prod(small)
@@ -129,9 +130,9 @@ class _Residual(nn.Module):
         super().__init__()
         self.inner = nn.Sequential(
             activation(nonlinearity),
-            nn.Conv2d(channels, channels, 3, padding=1),
+            Conv2d(channels, channels, 3, padding=1),
             activation(nonlinearity),
-            nn.Conv2d(channels, channels, 3, padding=1),
+            Conv2d(channels, channels, 3, padding=1),
         )
 
     def forward(self, x: Tensor) -> Tensor:

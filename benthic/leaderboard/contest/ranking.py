@@ -191,4 +191,4 @@ def _wins(scores: Mapping[str, LikelihoodScore], rows: Mapping[str, np.ndarray],
         max(0.0, score.stderr**2 - rows[key].var(ddof=1) / len(rows[key])) for key, score in ((name, one), (other, two))
     ]
     error = math.sqrt(gap.var(ddof=1) / n + sum(seeds)) if n > 1 else math.inf
-    return bool(gap.mean() > 1.96 * error)
+    return bool(gap.mean() > 1.96 * error and one.value > two.value)  # in all rows as in those that both have

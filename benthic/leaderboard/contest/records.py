@@ -159,6 +159,11 @@ class LikelihoodScore:
         """Whom it may be ranked with, such as ``exact density``."""
         return f"{self.kind} {self.measure}"
 
+    @property
+    def manner(self) -> str:
+        """How it was found, and of what where that is no density, such as ``elbo, mass``."""
+        return self.kind if self.measure == "density" else f"{self.kind}, {self.measure}"
+
 
 @dataclass(frozen=True)
 class Finding:

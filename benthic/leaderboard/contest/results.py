@@ -226,7 +226,7 @@ def _likelihood(line: Line) -> str:
     if found is None:
         return "-"
     sign = {"lower": "≥ ", "upper": "≤ ", "estimate": "≈ "}.get(found.bound, "")
-    return f"{sign}{found.value:.4g} ({found.kind})"
+    return f"{sign}{found.value:.4g} ({found.manner})"
 
 
 def _note(line: Line) -> str:

@@ -37,9 +37,9 @@ class Fits:
 
     What is kept in the folders of jobs from before is not done again.
 
-    n_jobs: processes that fit at once, -1 for as many as there are cores; each has one thread if there are several. 0
-    fits in this process, as happens to models that cannot be sent to another; there a fit is stopped only between steps
-    of Python. Under ``torchrun`` each process does its share, see ``sharing``. deadline: when no more fits begin.
+    n_jobs: processes that fit at once, -1 for as many as there are cores, which they share. 0 fits in this process, as
+    happens to models that cannot be sent to another; there a fit is stopped only between steps of Python. Under
+    ``torchrun`` each process does its share, see ``sharing``. deadline: when no more fits begin.
     spans: when fits began and ended, as far as they were done now.
     """
 
@@ -73,7 +73,8 @@ class Fits:
 
     def _hired(self, count: int) -> Crew:
         known = replace(self._material, rows=self._material.rows[:1], y=None)  # what a fit needs of it
-        threads, around = 1 if count > 1 else 0, sharing.alone(os.environ)
+        threads = max(1, processes(-1) // count) if count > 1 else 0
+        around = sharing.alone(os.environ)
         crew = Crew(fit_one, (known, self._split), count, threads=threads, surroundings=around)
         crew.hire(count)
         return crew

@@ -108,6 +108,7 @@ def test_likelihoods_rank_within_one_kind_and_measure_only() -> None:
     assert found["bound"].wins == ("bad",)
     assert found["good"].wins == ()
     assert found["mass"].wins == ()
+    assert found["mass"].manner == "exact, mass"
 
 
 def test_a_bound_that_is_not_surely_above_wins_nothing() -> None:
@@ -120,6 +121,17 @@ def test_a_bound_that_is_not_surely_above_wins_nothing() -> None:
         ["exact", "bound"],
     )
     assert found["bound"].wins == ()
+
+
+def test_a_bound_above_in_a_few_rows_but_below_in_all_wins_nothing() -> None:
+    rows = np.random.default_rng(0).normal(size=N)
+    wild = rows + 1
+    wild[-1] -= 1e4
+    found = rank_likelihoods(
+        {"exact": [likelihood(rows[: N // 2])], "bound": [likelihood(wild, "elbo", "lower")]}, ["exact", "bound"]
+    )
+    assert found["bound"].wins == ()
+    assert found["bound"].manner == "elbo"
 
 
 # -- the true order ------------------------------------------------------------------------------------------

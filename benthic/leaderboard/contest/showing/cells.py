@@ -74,7 +74,7 @@ def likelihood_cell(line: Line) -> Any:
     if found is None or not math.isfinite(found.value):
         return "–"
     sign = {"lower": "≥ ", "upper": "≤ ", "estimate": "≈ "}.get(found.bound, "")
-    return Short(f"{sign}{found.value:.4g} ± {error_words(found.stderr)}", found.kind)
+    return Short(f"{sign}{found.value:.4g} ± {error_words(found.stderr)}", found.manner)
 
 
 def time_words(seconds: float) -> str:
