@@ -13,6 +13,7 @@ from benthic.nets.conv import padding_of
 from benthic.nets.generator import begin, check_channels, dense_layer, gan_channels, norm_of
 from benthic.nets.minibatch import MinibatchDeviation, MinibatchDiscrimination
 from benthic.nets.spectral import SpectralConv2d, SpectralEmbedding, SpectralLinear
+from benthic.nets.twice import Conv2d
 
 CRITIC_NORMS = ("batch", "spectral", "instance", "group", "virtual", "reference", "none")
 MINIBATCH = ("discrimination", "deviation")
@@ -160,9 +161,11 @@ def linear_of(spectral: bool) -> Callable[[int, int], nn.Module]:
     return SpectralLinear if spectral else nn.Linear
 
 
-def conv_of(spectral: bool) -> Callable[..., nn.Module]:
-    """Convolutions, of norm one or as they are."""
-    return SpectralConv2d if spectral else nn.Conv2d
+def conv_of(norm: str) -> Callable[..., nn.Module]:
+    """Convolutions of a critic with this norm; where rows do not see each other, slopes may be penalized."""
+    if norm == "spectral":
+        return SpectralConv2d
+    return nn.Conv2d if norm in ("batch", "virtual", "reference") else Conv2d
 
 
 def leaky() -> nn.Module:
@@ -171,7 +174,7 @@ def leaky() -> nn.Module:
 
 
 def _body(inputs: int, channels: Sequence[int], norm: str, rows: int) -> nn.Sequential:
-    conv = conv_of(norm == "spectral")
+    conv = conv_of(norm)
     layers: list[nn.Module] = [conv(inputs, channels[0], 4, 2, 1), leaky()]
     between = "none" if norm == "spectral" else norm
     for a, b in pairwise(channels):
@@ -189,7 +192,7 @@ class _ResidualDown(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, spectral: bool, first: bool) -> None:
         super().__init__()
-        conv = conv_of(spectral)
+        conv = conv_of("spectral" if spectral else "none")
         self.before = nn.Identity() if first else leaky()
         self.one, self.two = conv(inputs, outputs, 3, 1, 1), conv(outputs, outputs, 3, 1, 1)
         self.around, self.between, self.halve = conv(inputs, outputs, 1), leaky(), nn.AvgPool2d(2)

@@ -106,7 +106,7 @@ class PatchCritic(nn.Module):
         check_critic(norm, None)
         chosen = check_channels(channels, size)
         self.inputs, self.size, self.norm = inputs, tuple(size), norm
-        conv, between = conv_of(norm == "spectral"), "none" if norm == "spectral" else norm
+        conv, between = conv_of(norm), "none" if norm == "spectral" else norm
         layers: list[nn.Module] = [conv(inputs, chosen[0], 4, 2, 1), leaky()]
         for a, b in pairwise(chosen):
             layers += [conv(a, b, 4, 2, 1), norm_of(between, b), leaky()]

@@ -54,8 +54,10 @@ class EnergyModel(Uses, Samples, HasDensity, ClassNamePrefixFeaturesOutMixin, Tr
     store; Tieleman, 2008), ``score_matching`` (the exact trace; Hyvärinen, 2005), ``sliced`` (a random one; Song et
     al., 2019), ``denoising`` (Vincent, 2011) or ``noise_contrastive`` (the normalizer is learned too; Gutmann &
     Hyvärinen, 2012); ``auto`` is ``denoising`` for pictures and ``persistent`` for tables.
-    network: ``auto``, ``mlp``, ``conv``, or a module from examples to one number each. hidden_layer_sizes, channels,
-    activation: of the first two; score matching needs a smooth activation.
+    network: ``mlp``, ``conv``, ``denoiser`` (how far a picture is from what a network makes of it, which learns to take
+    noise away; slower, and made for several levels of noise), a module from examples to one number each, or ``auto``:
+    ``conv`` for pictures, else ``mlp``. hidden_layer_sizes, channels, activation: of these; score matching needs a
+    smooth activation.
     reference: what keeps the law normalizable: ``normal``, the energy is added to that of a normal law with the moments
     of the data; ``box``, it rises outside the range of the data; ``none``; ``auto`` is ``normal`` for tables, for
     pictures ``box`` where chains are run in training, else ``none``.
@@ -175,8 +177,8 @@ class EnergyModel(Uses, Samples, HasDensity, ClassNamePrefixFeaturesOutMixin, Tr
         rows = self.units_.inward(intake.sample(_LOOK, session.seed).X.double())
         self._limits = (float(rows.min()), float(rows.max()))
         self._normalizers: dict[str, tuple[float, float]] = {}
-        body: Any = body_of(self.network, self._event, self.hidden_layer_sizes, self.channels, self.activation)
-        self._n_features_out = 1 if isinstance(body, OwnEnergy) else int(body.head.in_features)
+        body: Any = self._body()
+        self._n_features_out = 1 if isinstance(body, OwnEnergy) else int(body.size)
 
     def _keep(self, course: Course, rows: Tensor) -> None:
         """What remains of training besides the network: where the chains are, and how their energies compare."""
@@ -193,11 +195,13 @@ class EnergyModel(Uses, Samples, HasDensity, ClassNamePrefixFeaturesOutMixin, Tr
     def _event(self) -> tuple[int, ...]:
         return getattr(self, "_event_shape", None) or (self._width,)
 
+    def _body(self) -> nn.Module:
+        return body_of(self.network, self._event, self.hidden_layer_sizes, self.channels, self.activation)
+
     def _build_network(self, name: str) -> nn.Module:
-        body = body_of(self.network, self._event, self.hidden_layer_sizes, self.channels, self.activation)
         settings: EnergySettings = self._settings
         made = EnergyNetwork(
-            body,
+            self._body(),
             temperature=settings.temperature,
             reference=settings.reference,
             limits=self._limits,

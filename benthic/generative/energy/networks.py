@@ -17,8 +17,9 @@ from benthic.nets.conv import default_channels, padding_of
 from benthic.nets.mlp import MLP
 from benthic.nets.twice import Conv2d
 
-NETWORKS = ("auto", "mlp", "conv")
+NETWORKS = ("auto", "mlp", "conv", "denoiser")
 REFERENCES = ("auto", "normal", "box", "none")
+_NEAR = 0.01  # distance a pixel, of standardized data, below which an energy is smooth
 
 
 class EnergyNetwork(nn.Module):
@@ -71,7 +72,8 @@ class RowEnergy(nn.Module):
         super().__init__()
         sizes = [width, *hidden]
         self.trunk = nn.Sequential(MLP(sizes, nonlinearity), activation(nonlinearity)) if hidden else nn.Identity()
-        self.head = nn.Linear(sizes[-1], 1)
+        self.size = sizes[-1]
+        self.head = nn.Linear(self.size, 1)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
 
@@ -103,8 +105,7 @@ class PictureEnergy(nn.Module):
         for a, b in pairwise([channels[0], *channels]):
             layers += [_Residual(a, nonlinearity), activation(nonlinearity), Conv2d(a, b, 4, 2, 1)]
         self.trunk = nn.Sequential(*layers, _Residual(channels[-1], nonlinearity), activation(nonlinearity))
-        small = [(side + pad) >> len(channels) for side, pad in zip(event[1:], self.padding, strict=True)]
-        self.size = channels[-1] * math.prod(small)
+        self.size = channels[-1] * _area(event, self.padding, len(channels))
         self.head = nn.Linear(self.size, 1)
         self.squares = nn.Linear(self.size, 16)
 
@@ -123,6 +124,64 @@ class PictureEnergy(nn.Module):
         return energy
 
 
+class DenoiserEnergy(nn.Module):
+    r"""How far flat pictures (n, c h w) are from what a network makes of them, which learns to take noise away.
+
+    .. math:: g(x) = \sqrt{d}\, \| x - D(x) \|
+
+    After Salimans & Ho, 2021, with the distance in place of its square: of noise at any level :math:`\sigma` one energy
+    is then right, since the slope of :math:`\| x - D(x) \|` is as long at all distances, and before D has learned
+    anything it already points away from noise. D halves the picture at each entry of ``channels`` and doubles it again,
+    with ways across; its input is scaled by its own size.
+
+    >>> DenoiserEnergy((1, 8, 8), (8, 16), "silu")(torch.zeros(2, 64)).shape
+    torch.Size([2])
+    """
+
+    def __init__(self, event: tuple[int, int, int], channels: Sequence[int], nonlinearity: str) -> None:
+        super().__init__()
+        self.event, self.padding = event, padding_of(event[1:], len(channels))
+        pairs, last = list(pairwise([channels[0], *channels])), channels[-1]
+        self.size = last * _area(event, self.padding, len(channels))
+        self.first = Conv2d(event[0], channels[0], 3, padding=1)
+        self.down = nn.ModuleList(_Residual(a, nonlinearity) for a, _ in pairs)
+        self.halve = nn.ModuleList(Conv2d(a, b, 4, 2, 1) for a, b in pairs)
+        self.middle = nn.Sequential(_Residual(last, nonlinearity), _Residual(last, nonlinearity))
+        self.across = nn.ModuleList(Conv2d(a + b, a, 3, padding=1) for a, b in reversed(pairs))
+        self.up = nn.ModuleList(_Residual(a, nonlinearity) for a, _ in reversed(pairs))
+        self.last = nn.Sequential(activation(nonlinearity), Conv2d(channels[0], event[0], 3, padding=1))
+        for weight in self.last.parameters():
+            nn.init.zeros_(weight)  # D is the middle of the data before training
+
+    def features(self, x: Tensor) -> Tensor:
+        """What the middle of the network makes of flat pictures, (n, k)."""
+        return self._halved(self._pictures(x))[-1].flatten(1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(n, c h w) to (n,)."""
+        *ways, h = self._halved(self._pictures(x))
+        for across, up in zip(self.across, self.up, strict=True):
+            doubled = nn.functional.interpolate(h, scale_factor=2.0)
+            h = up(across(torch.cat([ways.pop(), doubled], 1)))
+        clean = self.last(h)[..., : self.event[1], : self.event[2]].flatten(1)
+        d = clean.shape[1]
+        distance: Tensor = ((x - clean).square().sum(1) + _NEAR**2 * d).sqrt()
+        return math.sqrt(d) * distance
+
+    def _pictures(self, x: Tensor) -> Tensor:
+        """Pictures of about the same size of values, whatever noise is in them."""
+        pictures = (x * (1.0 + x.square().mean(1, keepdim=True)).rsqrt()).reshape(-1, *self.event)
+        return nn.functional.pad(pictures, (0, self.padding[1], 0, self.padding[0])) if any(self.padding) else pictures
+
+    def _halved(self, pictures: Tensor) -> list[Tensor]:
+        """Features before each halving, the widest first, and those of the middle."""
+        h, ways = self.first(pictures), []
+        for down, halve in zip(self.down, self.halve, strict=True):
+            ways.append(down(h))
+            h = halve(ways[-1])
+        return [*ways, self.middle(h)]
+
+
 class _Residual(nn.Module):
     """Two convolutions with a way around them."""
 
@@ -139,6 +198,11 @@ class _Residual(nn.Module):
         """Features (n, channels, h, w) to the same shape."""
         moved: Tensor = self.inner(x)
         return x + moved
+
+
+def _area(event: tuple[int, int, int], padding: tuple[int, int], halvings: int) -> int:
+    """Pixels of padded pictures after so many halvings."""
+    return math.prod((side + pad) >> halvings for side, pad in zip(event[1:], padding, strict=True))
 
 
 class OwnEnergy(nn.Module):
@@ -179,8 +243,9 @@ def body_of(network: Any, event: tuple[int, ...], hidden: Any, channels: Any, no
             raise InvalidInput(f"hidden_layer_sizes is {hidden!r}; give whole numbers of at least 1")
         return RowEnergy(math.prod(event), sizes, nonlinearity)
     if not picture:
-        raise InvalidInput(f"network='conv' needs pictures (n, c, h, w); the examples have shape {event}")
+        raise InvalidInput(f"network={network!r} needs pictures (n, c, h, w); the examples have shape {event}")
     chosen = default_channels(*event[1:]) if channels is None else tuple(channels)
     if not chosen or (1 << len(chosen)) > 2 * min(event[1:]):
         raise InvalidInput(f"channels {chosen} halve the picture {len(chosen)} times; {event[1:]} pixels allow fewer")
-    return PictureEnergy((event[0], event[1], event[2]), chosen, nonlinearity)
+    kind = PictureEnergy if network == "conv" else DenoiserEnergy
+    return kind((event[0], event[1], event[2]), chosen, nonlinearity)
