@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +22,7 @@ Pair = tuple[
 class PictureField(nn.Module):
     r"""A field f(t, x) of pictures: convolutions at two resolutions, each scaled and shifted by the time.
 
-    .. math:: h_{i+1} = h_i + \tanh\big((W_i * h_i + b_i) \odot 2\,\sigma(g_i t + c_i) + u_i t\big), \qquad
+    .. math:: h_{i+1} = h_i + \tanh\big(W_i * h_i \odot 2\,\sigma(g_i t + c_i) + u_i t + b_i\big), \qquad
               f = W_L * h_L + b_L
 
     The gated layers of Grathwohl et al., 2019, with skips; half of the layers see the picture at half its resolution.
@@ -47,9 +48,9 @@ class PictureField(nn.Module):
         shapes = [(c, channels, 1), *[(channels, channels, 1)] * depth]  # in, out, stride
         shapes += [(channels, wide, 2), *[(wide, wide, 1)] * depth]
         shapes += [(wide, channels, 1), *[(channels, channels, 1)] * depth]
-        self.layers = nn.ModuleList(nn.Conv2d(a, b, 3, stride, padding=1) for a, b, stride in shapes)
-        self.sizes = [size for _, size, _ in shapes for _ in ("gate", "shift")]
-        self.times = nn.Linear(1, sum(self.sizes))
+        self.layers = nn.ModuleList(nn.Conv2d(a, b, 3, stride, padding=1, bias=False) for a, b, stride in shapes)
+        self.sizes = [size for _, size, _ in shapes]
+        self.times = nn.Linear(1, 2 * sum(self.sizes))  # gates and shifts of all layers
         self.places = nn.Parameter(torch.zeros(channels, h, w))  # what the first features know of where they are
         self.last = nn.Conv2d(channels, c, 3, padding=1)
         for layer in self.layers:
@@ -84,8 +85,9 @@ class PictureField(nn.Module):
 
     def _field(self, t: Tensor, x: Tensor, v: Tensor | None) -> Pair:
         """The field at rows x, and its derivatives along v, (k n, width)."""
-        parts = self.times(t.reshape(-1, 1)).split(self.sizes, -1)
-        layers = list(zip(self.layers, parts[::2], parts[1::2], strict=True))
+        gates, shifts = self.times(t.reshape(-1, 1)).chunk(2, -1)
+        gates = 2 * torch.sigmoid(gates)
+        layers = list(zip(self.layers, gates.split(self.sizes, -1), shifts.split(self.sizes, -1), strict=True))
         cuts = [0, 1 + self.depth, 2 + 2 * self.depth, len(layers)]
         before, inside, after = (layers[a:b] for a, b in pairwise(cuts))
         pair = _layer(before[0], (self._pictures(x), None if v is None else self._pictures(v)), self.places)
@@ -104,24 +106,23 @@ class PictureField(nn.Module):
         return (unsqueeze(pictures) if self.squeezed else pictures).reshape(len(pictures), -1)
 
 
-def _layers(layers: Sequence[tuple[nn.Module, Tensor, Tensor]], pair: Pair) -> Pair:
+def _layers(layers: Sequence[tuple[Any, Tensor, Tensor]], pair: Pair) -> Pair:
     """Layers with skips, one after another."""
     for layer in layers:
         pair = _sum(pair, _layer(layer, pair))
     return pair
 
 
-def _layer(layer: tuple[nn.Module, Tensor, Tensor], pair: Pair, places: Tensor | None = None) -> Pair:
+def _layer(layer: tuple[Any, Tensor, Tensor], pair: Pair, places: Tensor | None = None) -> Pair:
     """tanh of a convolution (n, c, h, w) by gate and shift, (1, c) of one time or (n, c); tangents by its slope."""
-    conv, gate, shift = layer
-    h, v = pair
-    gate, how = 2 * torch.sigmoid(gate), {"stride": conv.stride, "padding": 1}
+    (conv, gate, shift), (h, v) = layer, pair
+    how: dict[str, Any] = {"stride": conv.stride, "padding": 1}
     if len(gate) == 1:  # one time for all: the weights take it up
-        weight, bias = conv.weight * gate.reshape(-1, 1, 1, 1), conv.bias * gate[0] + shift[0]
-        a, d = F.conv2d(h, weight, bias, **how), None if v is None else F.conv2d(v, weight, **how)
+        weight = conv.weight * gate.reshape(-1, 1, 1, 1)
+        a, d = F.conv2d(h, weight, shift.reshape(-1), **how), None if v is None else F.conv2d(v, weight, **how)
     else:
         gate, shift = gate[:, :, None, None], shift[:, :, None, None]
-        a = torch.addcmul(shift, F.conv2d(h, conv.weight, conv.bias, **how), gate)
+        a = torch.addcmul(shift, F.conv2d(h, conv.weight, **how), gate)
         d = None if v is None else (F.conv2d(v, conv.weight, **how).unflatten(0, (-1, len(h))) * gate).flatten(0, 1)
     h = torch.tanh(a if places is None else a + places)
     if d is None or len(d) == len(h):

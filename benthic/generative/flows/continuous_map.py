@@ -86,7 +86,8 @@ class ContinuousPictures(Transform):
     def loss(self, x: Tensor) -> Tensor:
         """An estimate of −log p of each picture by the solver of training, with its penalties."""
         y, log = self.norm(x.flatten(1))
-        return self.body.loss(y) - log
+        found: Tensor = self.body.loss(y) - log
+        return found
 
     def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Codes (n, chw) and the log-determinant."""
@@ -127,7 +128,8 @@ class ContinuousPictures(Transform):
         least = _LEAST_SPREAD * float(rows.std())
         if least > 0:
             self.norm.log_scale.clamp_(max=-math.log(least))
-        return self.norm(rows)[0]
+        z: Tensor = self.norm(rows)[0]
+        return z
 
 
 @contextmanager

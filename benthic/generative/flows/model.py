@@ -151,7 +151,8 @@ class FlowModel(nn.Module):
         """Estimates of log p, (n,), of numbers (n, d) by probes (n, d): an unbiased one of its log-determinant."""
         estimate: Any = self.transform.estimate
         z, log = estimate(self._shaped(y), probes[None])
-        return log_normal(z.flatten(1)) + log[:, 0]
+        found: Tensor = log_normal(z.flatten(1)) + log[:, 0]
+        return found
 
     def decode(self, z: Tensor, c: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Numbers (n, d) of codes, and the log-determinant."""
