@@ -4,6 +4,8 @@ Run with ``python -m benchmarks.gpu.flows speed OUT_FOLDER [FOLDER_OF_ZUKO]`` fo
 second, and ``python -m benchmarks.gpu.flows mnist OUT_FOLDER MNIST.npz [SECONDS]`` for the likelihood: 28 by 28 pixels
 as they are, 256 levels, uniform dequantization, a multi-scale flow of convolutional coupling layers. The file holds
 ``images`` (70000, 784) uint8, the test digits last. A run that is cut short goes on from its last checkpoint.
+``python -m benchmarks.gpu.flows cnf OUT_FOLDER MNIST.npz [SECONDS] [--quick]`` takes the same measure of a continuous
+flow that is trained by maximum likelihood through its solver; ``--quick`` is a tiny one, to see that it runs.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import numpy as np
 import torch
 
 import benthic
+from benchmarks.gpu.picture_judge import SIDE, device, save_png
 
 SIZE: dict[str, Any] = {"transforms": 3, "hidden_layer_sizes": (64, 64), "bins": 8}
 ROWS, WIDTH = 1 << 17, 8
@@ -36,6 +39,11 @@ TRAINER: dict[str, Any] = {
     "verbose": False,
 }
 SECONDS, TRIAL = 520.0, 300
+CNF: dict[str, Any] = {"kind": "cnf", "channels": 64}
+CNF_TRAINER: dict[str, Any] = {**TRAINER, "lr": 1.5e-3}
+CNF_SECONDS = 240.0
+FRESH, BLOCK = 2, 1000  # draws of noise for each pixel, digits judged at once
+TRACED, PROBES = 32, 16  # digits whose trace is also computed exactly, and the probes it is compared with
 
 
 # -- speed -----------------------------------------------------------------------------------------------
@@ -138,7 +146,7 @@ def digits(path: str) -> tuple[torch.Tensor, torch.Tensor]:
     """Levels 0 .. 255 of training and test digits, (n, 1, 28, 28), on the device."""
     with np.load(path) as file:
         images = torch.from_numpy(file["images"]).reshape(-1, 1, 28, 28).float()
-    return images[:60_000].cuda(), images[60_000:].cuda()
+    return images[:60_000].to(device()), images[60_000:].to(device())
 
 
 def model_of(trainer: dict[str, Any]) -> Any:
@@ -193,20 +201,142 @@ def mnist(out: Path, data: str, seconds: float) -> None:
         "train bits per pixel": -model.likelihood(X[:10_000], "elbo(1)").mean() / unit,
         "test bits per pixel": -model.likelihood(test, "elbo(4)").mean() / unit,
         "test bits per pixel, importance(32)": -model.likelihood(test, "importance(32)").mean() / unit,
+        **fresh_bits(model.network_, test),
     }
     print(json.dumps(found, indent=1), flush=True)
     model.save(out / "flows_mnist.safetensors")
     (out / "flows_mnist.json").write_text(json.dumps(found, indent=1))
 
 
+@torch.no_grad()
+def log_masses(network: Any, X: torch.Tensor, draws: int, kind: str = "fine") -> torch.Tensor:
+    """Estimates (draws, n) of the bound on log P of each picture, in nats; every pixel draws its own noise.
+
+    kind: ``fine``, as everywhere but in training, with a new probe for each draw where the trace is estimated;
+    ``training``, by the solver of training; ``exact``, by the exact trace; or ``probes``. The last two draw noise once
+    for all, so that they can be compared.
+    """
+    network.eval()
+    source = torch.Generator(X.device).manual_seed(0)
+    signs = torch.Generator(X.device).manual_seed(1)
+    found = []
+    for block in X.flatten(1).split(BLOCK):
+        values = []
+        u = torch.rand(block.shape, generator=source, device=X.device)
+        for draw in range(draws):
+            if draw and kind in ("fine", "training"):
+                u = torch.rand(block.shape, generator=source, device=X.device)
+            y, log = network.dequantizer(block, u)
+            probes = torch.randint(2, block.shape, generator=signs, device=X.device) * 2.0 - 1.0
+            if kind == "training":
+                scaled, more = network.transform.norm(y)
+                value = more - network.transform.body.network(scaled, 0.0)
+            elif kind == "exact" or not network.estimated:
+                value = network.log_density(y)
+            else:
+                value = network.log_estimate(y, probes)
+            values.append(value.double() + log)
+        found.append(torch.stack(values))
+    return torch.cat(found, 1)
+
+
+def fresh_bits(network: Any, X: torch.Tensor, kind: str = "fine", name: str = "test") -> dict[str, float]:
+    """Bits per pixel, with the standard error over pictures and that which noise and probes alone make."""
+    values = -log_masses(network, X, FRESH, kind) / (PIXELS * np.log(2))
+    name, n = f"{name} bits per pixel, fresh noise", values.shape[1]
+    return {
+        name: float(values.mean()),
+        f"{name}: standard error": float(values.mean(0).std()) / n**0.5,
+        f"{name}: of noise alone": float(values.var(0).mean() / (n * FRESH)) ** 0.5,
+    }
+
+
+def traces(network: Any, X: torch.Tensor) -> dict[str, Any]:
+    """The estimated trace beside the exact one, of a few pictures with the same noise."""
+    unit = PIXELS * np.log(2)
+    exact = -log_masses(network, X, 1, "exact")[0] / unit
+    estimates = -log_masses(network, X, PROBES, "probes") / unit
+    error = float((estimates.var(0).mean() / (PROBES * len(X))) ** 0.5)
+    return {
+        "pictures": len(X),
+        "bits per pixel, exact trace": float(exact.mean()),
+        f"bits per pixel, {PROBES} probes": float(estimates.mean()),
+        "standard error of the difference": error,
+    }
+
+
+def cnf(out: Path, data: str, seconds: float, quick: bool) -> None:
+    """Train a continuous flow for so long, then bits per pixel of the test digits, and a picture of samples."""
+    X, test = digits(data)
+    flow, settings = CNF, CNF_TRAINER
+    if quick:
+        X, test = X[:256], test[:16]
+        flow, settings = {**CNF, "channels": 4}, {**CNF_TRAINER, "batch_size": 16}
+    folder = out / "cnf_run"
+    trainer = {
+        **settings,
+        "seconds": seconds,
+        "checkpoint": {"folder": str(folder), "every_seconds": 60.0},
+        "resume": folder.exists(),
+    }
+    start = time.perf_counter()
+    model = benthic.NormalizingFlow(**flow, levels=LEVELS, trainer=trainer, random_state=0).fit(X)
+    updates = model.history_[-1]["step"]  # reading the loss waits for the device
+    taken = time.perf_counter() - start
+    model.save(out / "cnf_mnist.safetensors")
+    body, unit = model.network_.transform.body, PIXELS * np.log(2)
+    on_gpu = X.is_cuda
+    found: dict[str, Any] = {
+        "device": torch.cuda.get_device_name() if on_gpu else "cpu",
+        "torch": torch.__version__,
+        "flow": flow,
+        "trainer": {key: str(value) for key, value in settings.items()},
+        "quick": quick,
+        "training pictures": len(X),
+        "test pictures": len(test),
+        "updates": updates,
+        "seconds of training": seconds,
+        "seconds of this run": taken,
+        "most memory of training, bytes": torch.cuda.max_memory_allocated() if on_gpu else None,
+        "weights": sum(p.numel() for p in model.network_.parameters()),
+        "trace in training": "Hutchinson, one probe of signs a picture, fixed during a solve",
+        "trace in testing": f"Hutchinson, one probe of signs for each of {FRESH} draws of noise a picture",
+        "solver in training": f"{body.network.method}, {body.network.steps} steps, inner ends moved at random",
+        "solver in testing": f"dormand_prince, steps of each picture controlled, rtol = atol = {body.tolerance}",
+        "weight of penalties": body.regularization,
+        "loss at the end, nats": model.history_[-1]["loss"],
+    }
+    start = time.perf_counter()
+    found |= fresh_bits(model.network_, test)
+    found["seconds of judging the test digits"] = time.perf_counter() - start
+    report(out, found)
+    tiles = torch.as_tensor(model.sample(100, seed=0)).cpu().reshape(10, 10, SIDE, SIDE) / (LEVELS - 1)
+    save_png(out / "cnf_samples.png", tiles.transpose(1, 2).reshape(10 * SIDE, 10 * SIDE))
+    found |= fresh_bits(model.network_, test, "training", "by the solver of training, test")
+    found |= fresh_bits(model.network_, X[: len(test) // 5], name="train")
+    report(out, found)
+    found["test bits per pixel"] = -model.likelihood(test, f"elbo({FRESH})").mean() / unit
+    found["trace"] = traces(model.network_, test[: 2 if quick else TRACED])
+    report(out, found)
+    print(json.dumps(found, indent=1), flush=True)
+
+
+def report(out: Path, found: dict[str, Any]) -> None:
+    """Write what is known so far."""
+    (out / "cnf_mnist.json").write_text(json.dumps(found, indent=1))
+
+
 def main(arguments: list[str]) -> None:
-    """One of the two parts."""
+    """One of the parts."""
     warnings.simplefilter("ignore")
-    part, out, *more = arguments
+    quick = "--quick" in arguments
+    part, out, *more = [argument for argument in arguments if argument != "--quick"]
     Path(out).mkdir(parents=True, exist_ok=True)
     if part == "speed":
         sys.path[:0] = more[:1]
         speed(Path(out))
+    elif part == "cnf":
+        cnf(Path(out), more[0], float(more[1]) if len(more) > 1 else CNF_SECONDS, quick)
     else:
         mnist(Path(out), more[0], float(more[1]) if len(more) > 1 else SECONDS)
 

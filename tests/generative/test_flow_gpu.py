@@ -32,14 +32,15 @@ def test_captured_updates_are_the_usual_ones(kind: str, recwarn: Any) -> None:
     assert not [w for w in recwarn if "not captured" in str(w.message)]
 
 
-def test_captured_updates_of_pictures(recwarn: Any) -> None:
+@pytest.mark.parametrize("kind", ["nsf_coupling", "cnf"])
+def test_captured_updates_of_pictures(kind: str, recwarn: Any) -> None:
     torch.manual_seed(0)
     X = torch.randint(0, 17, (300, 1, 8, 8), device="cuda").float()
 
     def loss(capture: bool) -> float:
         trainer = {"steps": 20, "batch_size": 50, "capture": capture, "clip": 50.0, "ema": 0.9}
         settings = {"transforms": 1, "channels": 8, "levels": 17, "random_state": 0}
-        return float(benthic.NormalizingFlow("nsf_coupling", **settings, trainer=trainer).fit(X).history_[-1]["loss"])
+        return float(benthic.NormalizingFlow(kind, **settings, trainer=trainer).fit(X).history_[-1]["loss"])
 
     assert loss(True) == pytest.approx(loss(False), rel=1e-3)
     assert not [w for w in recwarn if "not captured" in str(w.message)]
@@ -55,3 +56,13 @@ def test_the_device_gives_what_the_cpu_gives(kind: str) -> None:
     model.network_.cpu()
     assert torch.allclose(on_device, model.log_prob(X), atol=1e-6)
     np.testing.assert_allclose(drawn.cpu().numpy(), model.sample(20, seed=0).cpu().numpy(), atol=1e-3)
+
+
+def test_a_continuous_flow_of_pictures_on_the_device_is_that_of_the_cpu() -> None:
+    X = torch.randint(0, 17, (100, 1, 8, 8)).float()
+    settings = {"channels": 8, "levels": 17, "trainer": {"steps": 20, "batch_size": 50}, "random_state": 0}
+    model = benthic.NormalizingFlow("cnf", **settings).fit(X.cuda())
+    on_device = model.likelihood(X.cuda(), "elbo(2)").value.cpu()
+    model.network_.cpu()
+    # each of the solves is right to its tolerance, of which the sum over pixels takes some
+    assert torch.allclose(on_device, model.likelihood(X, "elbo(2)").value, atol=0.02)

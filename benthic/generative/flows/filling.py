@@ -105,7 +105,7 @@ class FillingFlowEstimator(FlowEstimator):
             return self._blocks(network.log_density, y, _wide(given, len(y)))
 
         codes = draw_normal((_MOMENT_DRAWS, self.columns_.size), like, generator(0, "moments"))
-        return density, Moments.of(network.decode(codes, _wide(given, _MOMENT_DRAWS))[0])
+        return density, Moments.of(network.numbers(codes, _wide(given, _MOMENT_DRAWS)))
 
     def _fill_block(
         self, rows: Tensor, given: Tensor | None, network: FlowModel, noise: torch.Generator, chains: int

@@ -19,7 +19,7 @@ from benthic.data.batch import Batch
 from benthic.data.standardize import Standardizer
 from benthic.generative.flows.columns import FlowColumns, columns_of, picture_columns
 from benthic.generative.flows.model import Dequantizer, FlowModel
-from benthic.generative.flows.presets import Design, build, design_kind, learned_noise, scales_allowed
+from benthic.generative.flows.presets import PICTURES, Design, build, design_kind, learned_noise, scales_allowed
 from benthic.generative.vae.conditions import (
     check_missing_labels,
     codes_of_labels,
@@ -69,8 +69,10 @@ class FlowEstimator(NetworkEstimator):
 
     @property
     def capturable(self) -> bool:
-        """Whether updates can become CUDA graphs: residual and continuous maps draw or decide on the host."""
-        return isinstance(self.kind, str) and self.kind not in ("residual", "cnf")
+        """Whether updates can become CUDA graphs: residual maps and continuous ones of rows decide on the host."""
+        if self.kind == "cnf":
+            return getattr(self, "_event_shape", None) is not None
+        return isinstance(self.kind, str) and self.kind != "residual"
 
     # -- learning --------------------------------------------------------------------------------------
 
@@ -287,7 +289,7 @@ class FlowEstimator(NetworkEstimator):
         facts: dict[str, Any] = {"kind": name, **super()._facts()}
         if self.columns_.discrete:
             facts["dequantized"] = f"{len(self.columns_.discrete)} of {self.columns_.size}, {self.dequantize}"
-        if design.event is not None:
+        if design.event is not None and design.kind in PICTURES:
             facts["scales"] = design.scales or max(1, min(2, scales_allowed(design.event)))
         if self.condition is not None:
             facts["classes" if self.condition == "labels" else "numbers given"] = self._conditions()

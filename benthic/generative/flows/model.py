@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benthic.generative.flows.network import log_normal
+from benthic.generative.flows.network import log_normal, rademacher
 from benthic.nets.invertible.transform import Transform
 from benthic.nets.noise import draw_normal, draw_uniform
 
@@ -115,8 +116,8 @@ class FlowModel(nn.Module):
             y, log = self.dequantizer(x, u)
             gain = log - log_q
         special = getattr(self.transform, "loss", None)
-        if special is not None and self.training:
-            found: Tensor = special(y)
+        if special is not None and (self.training or self.estimated):
+            found: Tensor = special(self._shaped(y))
             return found - gain
         return -self.log_density(y, c) - gain
 
@@ -125,18 +126,44 @@ class FlowModel(nn.Module):
         z, log = self.encode(y, c)
         return log_normal(z) + log
 
+    @property
+    def estimated(self) -> bool:
+        """Whether the log-determinant can be estimated by random probes, which is far cheaper than to compute it."""
+        return hasattr(self.transform, "estimate")
+
+    def _shaped(self, y: Tensor) -> Tensor:
+        return y if self.event is None else y.reshape(len(y), *self.event)
+
     def encode(self, y: Tensor, c: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Codes (n, d) and the log-determinant."""
-        z, log = self.transform(y if self.event is None else y.reshape(len(y), *self.event), c)
+        z, log = self.transform(self._shaped(y), c)
         return z.flatten(1), log
+
+    def codes(self, y: Tensor, c: Tensor | None = None) -> Tensor:
+        """Codes (n, d) alone."""
+        return self.transform.encode(self._shaped(y), c).flatten(1)
+
+    def numbers(self, z: Tensor, c: Tensor | None = None) -> Tensor:
+        """Numbers (n, d) of codes, alone."""
+        return self.transform.decode(z, c).flatten(1)
+
+    def log_estimate(self, y: Tensor, probes: Tensor) -> Tensor:
+        """Estimates of log p, (n,), of numbers (n, d) by probes (n, d): an unbiased one of its log-determinant."""
+        estimate: Any = self.transform.estimate
+        z, log = estimate(self._shaped(y), probes[None])
+        found: Tensor = log_normal(z.flatten(1)) + log[:, 0]
+        return found
 
     def decode(self, z: Tensor, c: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Numbers (n, d) of codes, and the log-determinant."""
         y, log = self.transform.inverse(z, c)
         return y.flatten(1), log
 
-    def bounds(self, x: Tensor, c: Tensor | None, draws: int, generator: torch.Generator) -> Tensor:
-        """Estimates of the bound of each row, (draws, n); rows share their noise, so that batching cannot matter."""
+    def bounds(self, x: Tensor, c: Tensor | None, draws: int, generator: torch.Generator, exact: bool = True) -> Tensor:
+        """Estimates of the bound of each row, (draws, n); rows share their noise, so that batching cannot matter.
+
+        exact: whether log-determinants are computed where they could be estimated, a probe for each draw.
+        """
         if self.dequantizer is None:
             return self.log_density(x, c)[None]
         n, m = len(x), len(self.dequantizer.where)
@@ -149,7 +176,12 @@ class FlowModel(nn.Module):
             rows, given = x.repeat(k, 1), None if c is None else c.repeat(k, 1)
             u, log_q = self.dequantizer.noise(rows, normal, uniform)
             y, log = self.dequantizer(rows, u)
-            found.append((self.log_density(y, given) + log - log_q).reshape(k, n))
+            if self.estimated and not exact:
+                probes = rademacher((k, 1, m), x, generator).expand(k, n, m).reshape(-1, m)
+                value = self.log_estimate(y, probes)
+            else:
+                value = self.log_density(y, given)
+            found.append((value + log - log_q).reshape(k, n))
         return torch.cat(found)
 
     @torch.no_grad()
@@ -158,4 +190,4 @@ class FlowModel(nn.Module):
         y = x
         if self.dequantizer is not None:
             y = self.dequantizer(x, torch.rand_like(self.dequantizer.codes(x)))[0]
-        self.transform.begin(y if self.event is None else y.reshape(len(y), *self.event), c)
+        self.transform.begin(self._shaped(y), c)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from benthic.dynamics import solve
+from benthic.dynamics.runge_kutta import Method
+from benthic.dynamics.tableau import tableau_of
 from benthic.nets.field import TimeField
+from benthic.nets.picture_field import PictureField
 
 _JITTER = 0.3  # how far, in steps, the ends of training steps move
 _FIRST = 0.1  # the first of controlled steps
@@ -26,13 +30,25 @@ class FlowNetwork(nn.Module):
     Chen et al., 2018. exact: whether training sums the trace exactly or by Hutchinson's estimate with one probe
     for each row and solve. method, steps: the solver of training and its number of equal steps; with None the steps
     are controlled, for the rows of a batch together, so that the error of each is below ``tolerance``.
+    ahead: whether the host never waits for the device in training, so that equal steps can be captured; nobody looks
+    at the states then, and only the loss shows that they are not finite. smooth: whether the penalty of training, with
+    probes, also has the square norm of the Jacobian (Finlay et al., 2020), which the probe estimates.
     """
 
     def __init__(
-        self, field: TimeField, *, exact: bool, method: str, steps: int | None = None, tolerance: float = 1e-2
+        self,
+        field: TimeField | PictureField,
+        *,
+        exact: bool,
+        method: str,
+        steps: int | None = None,
+        tolerance: float = 1e-2,
+        ahead: bool = False,
+        smooth: bool = False,
     ) -> None:
         super().__init__()
         self.field, self.exact, self.method, self.steps, self.tolerance = field, exact, method, steps, tolerance
+        self.ahead, self.smooth = ahead, smooth
 
     def forward(self, x: Tensor, regularization: float = 0.0) -> Tensor:
         """−log p(x) of each row by the solver of training, with so much of the kinetic energy of its path."""
@@ -41,10 +57,13 @@ class FlowNetwork(nn.Module):
         start = torch.cat([x, x.new_zeros(len(x), 2)], 1)
 
         def rate(t: Tensor, y: Tensor) -> Tensor:
-            value, trace = self._rates(t, y[:, :-2], probes, coupling)
-            return torch.cat([value, trace, value.square().sum(1, keepdim=True)], 1).to(y.dtype)  # from autocast
+            return torch.cat(self._priced(t, y[:, :-2], probes, coupling), 1).to(y.dtype)  # from autocast
 
-        end: Tensor = solve(rate, start, method=self.method, **self._stepping(x)).last
+        end: Tensor
+        if self.ahead and self.steps is not None:
+            end = self._run_ahead(rate, start, self.steps)
+        else:
+            end = solve(rate, start, method=self.method, **self._stepping(x)).last
         # time runs backward: both integrals have the opposite sign
         return -log_normal(end[:, :-2]) - end[:, -2] - regularization * end[:, -1]
 
@@ -53,16 +72,26 @@ class FlowNetwork(nn.Module):
         if self.steps is None:
             accuracy = tolerances(x, self.tolerance, self.tolerance)
             return {"t": [1.0, 0.0], "step": _FIRST, "adaptive": True, "max_steps": _MOST_STEPS, **accuracy}
-        return {"t": self._grid(self.steps), "step": 1.0, "adaptive": False}
+        return {"t": [1.0, *self._inner(self.steps, torch.empty(0)).tolist(), 0.0], "step": 1.0, "adaptive": False}
 
-    def _grid(self, steps: int) -> list[float]:
-        """Times from 1 to 0: equal steps, the inner ends of which are moved at random in training.
+    def _inner(self, steps: int, like: Tensor) -> Tensor:
+        """Times between 1 and 0: ends of equal steps, which are moved at random in training.
 
         That makes it harder for a field, though not impossible, to learn to profit from the error of steps.
         """
-        moved = (torch.rand(steps - 1) - 0.5) * _JITTER if self.training else torch.zeros(steps - 1)
-        inner = 1 - (torch.arange(1, steps) + moved) / steps
-        return [1.0, *inner.tolist(), 0.0]
+        made: dict[str, Any] = {"device": like.device, "dtype": like.dtype}
+        ends = torch.arange(1, steps, **made)
+        if self.training:
+            ends = ends + (torch.rand(steps - 1, **made) - 0.5) * _JITTER
+        return 1 - ends / steps
+
+    def _run_ahead(self, rate: Callable[[Tensor, Tensor], Tensor], y: Tensor, steps: int) -> Tensor:
+        """The state at time 0, by steps whose times lie on the device."""
+        times = torch.cat([y.new_ones(1), self._inner(steps, y), y.new_zeros(1)])
+        method = Method(tableau_of(self.method), rate, y, rows=True, graph=True)
+        for t, end in pairwise(times.unbind()):
+            y = method.step(t, end - t, y, method.slope(t, y)).y
+        return y
 
     def backward_flow(self, x: Tensor, rtol: float, atol: float, probes: Tensor | None = None) -> tuple[Tensor, Tensor]:
         r"""Where rows came from, and by how much their log-density changed on the way.
@@ -96,6 +125,15 @@ class FlowNetwork(nn.Module):
             return value, trace[:, None]
         value, products = self.field.with_products(t, z, probes)
         return value, (products * probes).sum(-1).T
+
+    def _priced(self, t: Tensor, z: Tensor, probes: Tensor | None, coupling: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The field (n, d), its trace (n, 1), and how fast the penalty of training grows, (n, 1)."""
+        if probes is None or not self.smooth:
+            value, trace = self._rates(t, z, probes, coupling)
+            return value, trace, value.square().sum(1, keepdim=True)
+        value, products = self.field.with_products(t, z, probes)
+        price = value.square().sum(1, keepdim=True) + products.square().sum((0, 2))[:, None]
+        return value, (products * probes).sum(-1).T, price
 
 
 def log_normal(z: Tensor) -> Tensor:

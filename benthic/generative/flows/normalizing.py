@@ -54,7 +54,8 @@ class NormalizingFlow(Uses, Encodes, Samples, HasExactDensity, FillingFlowEstima
     - ``maf``: masked autoregressive (Papamakarios et al., 2017); ``iaf``: its inverse, fast to sample from and slow to
       learn (Kingma et al., 2016); ``naf``: neural autoregressive, with monotone networks (Huang et al., 2018)
     - ``residual``: contractive residual networks (Chen et al., 2019); ``planar`` (Rezende & Mohamed, 2015);
-      ``cnf``: the maps of ``ContinuousFlow``
+      ``cnf``: the maps of ``ContinuousFlow``; on pictures its field is convolutional, and probes estimate the trace
+      in training and in ``elbo`` (elsewhere the trace is exact, which takes long with many pixels)
     - or a ``Transform`` of ``benthic.nets.invertible``, which stays out of model files
 
     hidden_layer_sizes, activation: of the networks inside. transforms: how many maps, on pictures for each scale.
@@ -130,7 +131,7 @@ class NormalizingFlow(Uses, Encodes, Samples, HasExactDensity, FillingFlowEstima
         network = self._network(X)
         rows, _ = self._rows_ready(X, network)
         c = self._best_label(X, rows, network) if c is None else c
-        return self._blocks(lambda y, given: network.encode(self._filled(y, network), given)[0], rows, c).to(X.dtype)
+        return self._blocks(lambda y, given: network.codes(self._filled(y, network), given), rows, c).to(X.dtype)
 
     @staticmethod
     def _filled(rows: Tensor, network: FlowModel) -> Tensor:
@@ -152,7 +153,7 @@ class NormalizingFlow(Uses, Encodes, Samples, HasExactDensity, FillingFlowEstima
         """Rows of the network for codes, with whole numbers on grids."""
         like = next(network.parameters())
         c = None if c is None else c.to(like)
-        rows = self._blocks(lambda z, given: network.decode(z, given)[0], Z.to(like), c)
+        rows = self._blocks(network.numbers, Z.to(like), c)
         return rows if network.dequantizer is None else network.dequantizer.inverse(rows)
 
     def _best_label(self, X: Tensor, rows: Tensor, network: FlowModel) -> Tensor | None:
@@ -196,26 +197,26 @@ class NormalizingFlow(Uses, Encodes, Samples, HasExactDensity, FillingFlowEstima
             return joint
         return joint + torch.as_tensor(np.log(self.class_prior_)).to(joint)
 
-    def _draws(self, rows: Tensor, c: Tensor | None, network: FlowModel, draws: int) -> Tensor:
+    def _draws(self, rows: Tensor, c: Tensor | None, network: FlowModel, draws: int, exact: bool = True) -> Tensor:
         """Estimates of log p, (draws, n); every block draws the same noise."""
 
         def block(y: Tensor, given: Tensor | None) -> Tensor:
-            return network.bounds(y, given, draws, generator(0, "likelihood")).T
+            return network.bounds(y, given, draws, generator(0, "likelihood"), exact).T
 
         return self._blocks(block, rows, c).T
 
     def _log_prob(self, X: Tensor) -> Tensor:
         return self._log_values(X, None, 1)[0]
 
-    def _log_values(self, X: Tensor, c: Tensor | None, draws: int) -> Tensor:
-        """Estimates (draws, n) of the log-likelihood in the units of the data."""
+    def _log_values(self, X: Tensor, c: Tensor | None, draws: int, exact: bool = True) -> Tensor:
+        """Estimates (draws, n) of the log-likelihood in the units of the data; exact: see ``FlowModel.bounds``."""
         network = self._network(X)
         rows, log = self._rows_ready(X, network)
         if c is None and self.condition is not None:
             self._need_condition("likelihood")
             found = torch.logsumexp(self._joint(rows, network, draws), -1)
         else:
-            found = self._draws(rows, c, network, draws)
+            found = self._draws(rows, c, network, draws, exact)
         return found + log
 
     @_where_exact
@@ -238,7 +239,7 @@ class NormalizingFlow(Uses, Encodes, Samples, HasExactDensity, FillingFlowEstima
 
     def _judged(self, X: Tensor, c: Tensor | None, method: str | None) -> Likelihood:
         kind, draws = self._parse(method)
-        found = self._log_values(X, c, draws)
+        found = self._log_values(X, c, draws, exact=kind != "elbo")  # a mean stays unbiased, others do not
         if kind in ("exact", "ode"):
             return Likelihood(found[0], torch.zeros_like(found[0]), kind, "exact", "density")
         measure: Any = self.columns_.measure

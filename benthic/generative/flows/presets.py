@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from benthic.base.errors import InvalidInput, nearest
+from benthic.generative.flows.continuous_map import ContinuousPictures, ContinuousTransform
 from benthic.generative.flows.network import FlowNetwork
 from benthic.nets.field import TimeField
 from benthic.nets.invertible.autoregressive import InverseAutoregressive, MaskedAutoregressive
@@ -68,7 +68,7 @@ def build(design: Design) -> Transform:
     if isinstance(design.kind, Transform):
         return copy.deepcopy(design.kind)
     if design.kind == "cnf":
-        return _flat(design, _continuous(design))
+        return _continuous(design)
     if design.event is not None and design.kind in PICTURES:
         return _pictures(design, design.event)
     return _flat(design, Chain(_BUILDERS[design.kind](design)))
@@ -128,39 +128,12 @@ _BUILDERS: dict[str, Callable[[Design], list[Transform]]] = {
 }
 
 
-class ContinuousTransform(Transform):
-    """The map of a continuous flow, with its own loss for training; see ``FlowNetwork`` and ``ContinuousFlow``."""
-
-    def __init__(self, network: FlowNetwork, tolerance: float = 1e-6, regularization: float = 0.01) -> None:
-        super().__init__()
-        self.network, self.tolerance, self.regularization = network, tolerance, regularization
-
-    def loss(self, x: Tensor) -> Tensor:
-        """−log p of each row by the solver of training, with the penalty on the energy of paths."""
-        found: Tensor = self.network(x, self.regularization)
-        return found
-
-    def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Codes, and minus the integral of the trace."""
-        z, change = self.network.backward_flow(x, self.tolerance, self.tolerance)
-        return z, change[:, 0]
-
-    def inverse(self, z: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Rows, with the integral of the trace along the way back."""
-        x = self.network.carry(z, [0.0, 1.0], self.tolerance, self.tolerance)[-1]
-        return x, -self.network.backward_flow(x, self.tolerance, self.tolerance)[1][:, 0]
-
-    @torch.no_grad()
-    def begin(self, x: Tensor, context: Tensor | None = None) -> Tensor:
-        """Nothing depends on the data."""
-        return x
-
-
 def _continuous(d: Design) -> Transform:
     if d.context:
         raise InvalidInput("kind='cnf' takes no condition; use 'nsf' or another kind")
-    field = TimeField(d.width, d.hidden, "tanh")
-    return ContinuousTransform(FlowNetwork(field, exact=True, method="bogacki_shampine"))
+    if d.event is not None:
+        return ContinuousPictures(d.event, d.channels)
+    return ContinuousTransform(FlowNetwork(TimeField(d.width, d.hidden, "tanh"), exact=True, method="bogacki_shampine"))
 
 
 # -- pictures --------------------------------------------------------------------------------------------

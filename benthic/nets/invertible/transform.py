@@ -26,6 +26,15 @@ class Transform(nn.Module):
         """x and log|dx/dz| of each example."""
         raise NotImplementedError
 
+    def encode(self, x: Tensor, context: Tensor | None = None) -> Tensor:
+        """z alone, for maps whose log-determinant costs more than they do."""
+        z: Tensor = self(x, context)[0]
+        return z
+
+    def decode(self, z: Tensor, context: Tensor | None = None) -> Tensor:
+        """x alone."""
+        return self.inverse(z, context)[0]
+
     @torch.no_grad()
     def begin(self, x: Tensor, context: Tensor | None = None) -> Tensor:
         """Start where the data say; returns z."""

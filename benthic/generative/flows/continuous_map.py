@@ -1,0 +1,143 @@
+"""Continuous flows as invertible maps, of rows and of pictures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from benthic.generative.flows.network import FlowNetwork
+from benthic.nets.invertible.linear import ActNorm
+from benthic.nets.invertible.transform import Transform
+from benthic.nets.picture_field import PictureField
+
+PICTURE_METHOD, PICTURE_STEPS = "rk4", 4  # of training, as Finlay et al., 2020
+PICTURE_TOLERANCE = 1e-5
+_LEAST_SPREAD = 0.5  # of a pixel at first, over that of all pixels
+
+
+class ContinuousTransform(Transform):
+    """The map of a continuous flow, with its own loss for training; see ``FlowNetwork`` and ``ContinuousFlow``."""
+
+    def __init__(self, network: FlowNetwork, tolerance: float = 1e-6, regularization: float = 0.01) -> None:
+        super().__init__()
+        self.network, self.tolerance, self.regularization = network, tolerance, regularization
+
+    def loss(self, x: Tensor) -> Tensor:
+        """−log p of each row by the solver of training, with the penalty on the energy of paths."""
+        found: Tensor = self.network(x, self.regularization)
+        return found
+
+    def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Codes, and minus the integral of the trace."""
+        z, change = self.network.backward_flow(x, self.tolerance, self.tolerance)
+        return z, change[:, 0]
+
+    def inverse(self, z: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Rows, with the integral of the trace along the way back."""
+        x = self.decode(z)
+        return x, -self.network.backward_flow(x, self.tolerance, self.tolerance)[1][:, 0]
+
+    def encode(self, x: Tensor, context: Tensor | None = None) -> Tensor:
+        """Codes, without the trace."""
+        return self.network.carry(x, [1.0, 0.0], self.tolerance, self.tolerance)[-1]
+
+    def decode(self, z: Tensor, context: Tensor | None = None) -> Tensor:
+        """Rows, without the trace."""
+        return self.network.carry(z, [0.0, 1.0], self.tolerance, self.tolerance)[-1]
+
+    @torch.no_grad()
+    def begin(self, x: Tensor, context: Tensor | None = None) -> Tensor:
+        """Nothing depends on the data."""
+        return x
+
+
+class ContinuousPictures(Transform):
+    r"""A continuous flow of pictures (n, c, h, w), after scale and shift of every pixel.
+
+    .. math:: \log p(x) = \log N(z(0)) - \int_0^1 \operatorname{tr} \frac{\partial f}{\partial z}\, dt + \sum_i s_i
+
+    Grathwohl et al., 2019. Training takes a few equal steps, estimates the trace by one probe a picture, and has
+    penalties on the kinetic energy of paths and on the Jacobian of the field (Finlay et al., 2020). Everything else
+    is solved to the tolerance, by the exact trace, one product for each pixel, or by the probes of ``estimate``.
+
+    event: (c, h, w). channels: of the field, see ``PictureField``. steps, method: of training.
+    """
+
+    def __init__(
+        self,
+        event: Sequence[int],
+        channels: int = 64,
+        *,
+        steps: int = PICTURE_STEPS,
+        method: str = PICTURE_METHOD,
+        tolerance: float = PICTURE_TOLERANCE,
+        regularization: float = 0.01,
+    ) -> None:
+        super().__init__()
+        field = PictureField(event, channels)
+        network = FlowNetwork(field, exact=False, method=method, steps=steps, ahead=True, smooth=True)
+        self.event, self.norm = tuple(event), ActNorm(field.width)
+        self.body = ContinuousTransform(network, tolerance, regularization)
+
+    def loss(self, x: Tensor) -> Tensor:
+        """An estimate of −log p of each picture by the solver of training, with its penalties."""
+        y, log = self.norm(x.flatten(1))
+        found: Tensor = self.body.loss(y) - log
+        return found
+
+    def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Codes (n, chw) and the log-determinant."""
+        y, log = self.norm(x.flatten(1))
+        with unrounded():
+            z, change = self.body(y)
+        return z, log + change
+
+    def estimate(self, x: Tensor, probes: Tensor) -> tuple[Tensor, Tensor]:
+        """Codes (n, chw), and estimates (n, k) of the log-determinant by probes (k, n, chw)."""
+        y, log = self.norm(x.flatten(1))
+        with unrounded():
+            z, change = self.body.network.backward_flow(y, self.body.tolerance, self.body.tolerance, probes)
+        return z, log[:, None] + change
+
+    def inverse(self, z: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Pictures and the log-determinant."""
+        with unrounded():
+            y, change = self.body.inverse(z)
+        x, log = self.norm.inverse(y)
+        return x.reshape(-1, *self.event), change + log
+
+    def encode(self, x: Tensor, context: Tensor | None = None) -> Tensor:
+        """Codes, without the trace."""
+        with unrounded():
+            return self.body.encode(self.norm(x.flatten(1))[0])
+
+    def decode(self, z: Tensor, context: Tensor | None = None) -> Tensor:
+        """Pictures, without the trace."""
+        with unrounded():
+            return self.norm.inverse(self.body.decode(z))[0].reshape(-1, *self.event)
+
+    @torch.no_grad()
+    def begin(self, x: Tensor, context: Tensor | None = None) -> Tensor:
+        """Standardize the pixels; those that hardly ever change keep some of the spread of all."""
+        rows = x.flatten(1)
+        self.norm.begin(rows)
+        least = _LEAST_SPREAD * float(rows.std())
+        if least > 0:
+            self.norm.log_scale.clamp_(max=-math.log(least))
+        z: Tensor = self.norm(rows)[0]
+        return z
+
+
+@contextmanager
+def unrounded() -> Iterator[None]:
+    """Convolutions of CUDA in full float32, since rounded ones would keep controlled steps short."""
+    held = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = held
