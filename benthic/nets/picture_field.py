@@ -14,9 +14,8 @@ from benthic.nets.invertible.images import squeeze, unsqueeze
 
 _TANGENTS = 4096  # rows of tangents carried at once for an exact trace
 
-Pair = tuple[
-    Tensor, Tensor | None
-]  # features, and their derivatives along some directions, which lie one below another
+# features, and their derivatives along some directions, which lie one below another
+Pair = tuple[Tensor, Tensor | None]
 
 
 class PictureField(nn.Module):
