@@ -56,7 +56,7 @@ def models(quick: bool = False) -> dict[str, Any]:
     flow: dict[str, Any] = {"transforms": 2, "channels": 8} if quick else {"transforms": 8, "channels": 64}
     return {
         "GaussianMixture": benthic.GaussianMixture(3 if quick else 50, reg_covar=1e-3, max_iter=50),
-        "VAE": benthic.VAE(32, channels=wide, trainer={**STEADY, **COOLED}),
+        "VAE": benthic.VAE(32, channels=wide, prior="fitted", trainer={**STEADY, **COOLED}),
         "DCGAN": benthic.DCGAN(**adversarial),
         "WGAN-GP": benthic.DCGAN(loss="wasserstein", penalty="gradient", critic_steps=3, **adversarial),
         "Glow": benthic.NormalizingFlow("glow", trainer={**STEADY, **COOLED, "clip": 10.0}, **flow),

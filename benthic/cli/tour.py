@@ -27,7 +27,7 @@ def models() -> dict[str, Any]:
     """Six families with settings that suit small pictures and seconds, and a model that only copies."""
     return {
         "GaussianMixture": benthic.GaussianMixture(20, reg_covar=1e-3),
-        "VAE": benthic.VAE(network="mlp"),
+        "VAE": benthic.VAE(network="mlp", prior="fitted", trainer={"batch_size": 128, "schedule": "cosine"}),
         "WGAN": benthic.WGAN(critic_steps=2, penalty_weight=1.0, trainer={"batch_size": 128, "lr": 3e-3}),
         "spline flow": benthic.NormalizingFlow(
             "nsf", hidden_layer_sizes=(128,), transforms=3, bins=5, dequantize=None, trainer={"batch_size": 128}

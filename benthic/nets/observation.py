@@ -61,8 +61,9 @@ class Observation(nn.Module):
 class GaussianObservation(Observation):
     r"""Normal columns, :math:`x_j \sim N(\mu_j(z), \sigma_j^2)`.
 
-    noise: ``column`` (one learned scale a column), ``row`` (a scale for every row and column, from the decoder), or a
-    fixed number. floor: smallest scale, which keeps the density of a perfectly predictable column finite.
+    noise: ``column`` (one learned scale a column), ``shared`` (one for all columns), ``row`` (a scale for every row and
+    column, from the decoder), or a fixed number. floor: smallest scale, which keeps the density of a perfectly
+    predictable column finite.
 
     >>> law = GaussianObservation(1, noise=1.0)
     >>> round(float(law.log_prob(torch.zeros(1, 1), torch.zeros(1, 1))), 4)
@@ -72,8 +73,8 @@ class GaussianObservation(Observation):
     def __init__(self, width: int, noise: str | float = "column", floor: float = 1e-3) -> None:
         super().__init__(width, 2 * width if noise == "row" else width)
         self.noise, self._lowest = noise, math.log(floor)
-        if noise == "column":
-            self.log_noise = nn.Parameter(torch.full((width,), -0.7))
+        if noise in ("column", "shared"):
+            self.log_noise = nn.Parameter(torch.full((width if noise == "column" else 1,), -0.7))
         elif noise != "row":
             self.register_buffer("fixed", torch.full((width,), math.log(float(noise))))
 
@@ -81,7 +82,9 @@ class GaussianObservation(Observation):
         if self.noise == "row":
             mean, log_noise = outputs.chunk(2, -1)
             return mean, log_noise.clamp(self._lowest, 10.0)
-        return outputs, self.log_noise.clamp(min=self._lowest) if self.noise == "column" else self.fixed
+        if self.noise not in ("column", "shared"):
+            return outputs, self.fixed
+        return outputs, self.log_noise.clamp(min=self._lowest)
 
     def terms(self, x: Tensor, outputs: Tensor) -> Tensor:
         """See ``Observation``."""
@@ -172,15 +175,15 @@ class LogisticObservation(Observation):
     .. math:: P(x = k) = F\!\left(\frac{k + 1/2 - \mu}{s}\right) - F\!\left(\frac{k - 1/2 - \mu}{s}\right)
 
     with F the logistic function; the lowest and highest level take what lies beyond them. The decoder gives
-    μ on a scale where the levels span (-1, 1), and every column has a learned scale.
+    μ on a scale where the levels span (-1, 1). noise: the scale s, learned for every ``column`` or ``shared`` by all.
     """
 
     measure = "mass"
 
-    def __init__(self, width: int, levels: int) -> None:
+    def __init__(self, width: int, levels: int, noise: str = "column") -> None:
         super().__init__(width, width)
         self.levels = levels
-        self.log_scale = nn.Parameter(torch.full((width,), -2.0))
+        self.log_scale = nn.Parameter(torch.full((1 if noise == "shared" else width,), -2.0))
 
     def view(self, x: Tensor) -> Tensor:
         """See ``Observation``."""

@@ -1,4 +1,4 @@
-"""Laws of the latent code before any data are seen: standard normal, a mixture of normals, pseudo-inputs."""
+"""Laws of the latent code before any data are seen: standard normal, mixtures of normals, pseudo-inputs."""
 
 from __future__ import annotations
 
@@ -59,6 +59,41 @@ class MixturePrior(nn.Module):
         chosen = (self.logits.to(like) + noise).argmax(-1)
         normal = draw_normal((n, self.latent_dim), like, generator)
         return Diagonal(self.means[chosen], self.log_vars[chosen]).place(normal)
+
+
+class FullMixturePrior(nn.Module):
+    r"""A mixture of normals with full covariances, :math:`p(z) = \sum_k \pi_k N(z; \mu_k, L_k L_k^\top)`.
+
+    It is set, not trained by gradients: log_weights (k,), means (k, d), factors (k, d, d), lower triangular, are
+    buffers, and make one standard normal each until they are set.
+    """
+
+    closed = False
+    log_weights: Tensor
+    means: Tensor
+    factors: Tensor
+
+    def __init__(self, latent_dim: int, components: int) -> None:
+        super().__init__()
+        self.latent_dim = latent_dim
+        self.register_buffer("log_weights", torch.full((components,), -math.log(components)))
+        self.register_buffer("means", torch.zeros(components, latent_dim))
+        self.register_buffer("factors", torch.eye(latent_dim).repeat(components, 1, 1))
+
+    def log_prob(self, z: Tensor, encode: Encode) -> Tensor:
+        """log p(z) of codes (..., d)."""
+        gaps = (z[..., None, :] - self.means).reshape(-1, *self.means.shape)  # (n, k, d)
+        whitened = torch.linalg.solve_triangular(self.factors, gaps.permute(1, 2, 0), upper=False)  # (k, d, n)
+        volumes = self.factors.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        terms = self.log_weights - volumes - 0.5 * (whitened.square().sum(1).mT + self.latent_dim * _LOG_2PI)
+        return torch.logsumexp(terms, -1).reshape(z.shape[:-1])
+
+    def draw(self, n: int, like: Tensor, generator: torch.Generator, encode: Encode) -> Tensor:
+        """``n`` codes, (n, d)."""
+        noise = draw_gumbel((n, len(self.log_weights)), like, generator)
+        chosen = (self.log_weights.to(like) + noise).argmax(-1)
+        normal = draw_normal((n, self.latent_dim), like, generator)
+        return self.means.to(like)[chosen] + (self.factors.to(like)[chosen] @ normal[..., None]).squeeze(-1)
 
 
 class VampPrior(nn.Module):

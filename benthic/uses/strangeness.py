@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -80,6 +81,8 @@ def _levels(model: Any, X: Any, reference: Any, given: Any) -> np.ndarray:
     for condition, chosen in _by_condition(given, len(gaps)):
         if reference is None:
             options = {} if condition is None else {"given": condition}
+            if "noise" in inspect.signature(model.sample).parameters:
+                options["noise"] = True  # a mean is likelier than what the model holds for typical
             rows = model.sample(_DRAWS, seed=0, **options)
         else:
             rows = reference

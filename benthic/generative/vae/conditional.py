@@ -128,7 +128,7 @@ class ConditionalVAE(Classifies, VariationalEstimator):
         channels: Sequence[int] | None = None,
         activation: str = "relu",
         decoder: str = "auto",
-        noise: str | float = "column",
+        noise: str | float = "auto",
         noise_floor: float = 1e-3,
         levels: int = 256,
         binarize: bool = False,
@@ -346,10 +346,13 @@ class ConditionalVAE(Classifies, VariationalEstimator):
     # -- samples ---------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def sample(self, n: int = 1, *, given: Any = None, seed: Any = None) -> Any:
-        """``n`` new examples; given: labels or vectors, one or ``n``, or rows with NaN to fill (see the class)."""
+    def sample(self, n: int = 1, *, given: Any = None, seed: Any = None, noise: bool | None = None) -> Any:
+        """``n`` new examples; given: labels or vectors, one or ``n``, or rows with NaN to fill (see the class).
+
+        noise: as of ``VAE.sample``.
+        """
         self._check_draws(n)
-        noise = generator(self._sampling_seed(seed), "sample")
+        source = generator(self._sampling_seed(seed), "sample")
         with speaking(self, "sample"):
             known = parse_given(given, self.condition)
         if known.X is not None:
@@ -357,12 +360,12 @@ class ConditionalVAE(Classifies, VariationalEstimator):
             with speaking(self, "sample"):
                 rows = one_row_or_many(rows, n)
             c = None if known.y is None else self._condition(known.y, n, rows, "sample")
-            drawn = self._fill_given(rows, c, noise).draw
+            drawn = self._fill_given(rows, c, source).draw
             return self._data_out(torch.where(torch.isnan(rows), drawn.to(rows), rows), replace(origin, index=None))
         network = self._network_for_output()
         like = next(network.parameters())
-        c = self._drawn_labels(n, noise, like) if known.y is None else self._condition(known.y, n, like, "sample")
-        return self._data_out(self.scales_.inverse(network.emit(network.draw_codes(n, noise), noise, c)))
+        c = self._drawn_labels(n, source, like) if known.y is None else self._condition(known.y, n, like, "sample")
+        return self._shown(network, network.draw_codes(n, source), source, noise, c)
 
     def _drawn_labels(self, n: int, noise: torch.Generator, like: Tensor) -> Tensor:
         self._need_condition("sample")

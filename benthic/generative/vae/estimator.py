@@ -19,14 +19,16 @@ from benthic.data.batch import Batch
 from benthic.data.standardize import Standardizer
 from benthic.generative.latent_pictures import training_picture
 from benthic.generative.vae.bounds import bound, parse_method
+from benthic.generative.vae.fitted import ROWS, fitted_prior
 from benthic.generative.vae.networks import Plan, begin_at, plan_of
 from benthic.generative.vae.space import Space, space_of
 from benthic.nets.activations import activation
 from benthic.nets.evaluate import device_of, in_type
 from benthic.nets.flow_laws import FlowPrior, warp
 from benthic.nets.latent import LatentNetwork
+from benthic.nets.noise import draw_normal
 from benthic.nets.posterior import outputs_needed
-from benthic.nets.prior import MixturePrior, NormalPrior, VampPrior
+from benthic.nets.prior import FullMixturePrior, MixturePrior, NormalPrior, VampPrior
 from benthic.nets.sphere import SphereNetwork
 from benthic.training.estimator import Session
 from benthic.training.intake import Intake, Prepare
@@ -35,7 +37,8 @@ from benthic.uses.latent import Filled, fill
 from benthic.uses.verbs import Uses
 
 POSTERIORS = ("diagonal", "full", "flow", "von_mises_fisher")
-PRIORS = ("normal", "mixture", "vamp", "flow")
+NOISES = ("auto", "shared", "column", "row")
+PRIORS = ("normal", "fitted", "mixture", "vamp", "flow")
 _IMPUTE_CHAINS = 8
 _BLOCK = 1 << 16  # rows times chains that are filled at once
 _LOOK = 4096  # rows that are looked at for what the codes use
@@ -51,6 +54,7 @@ class VariationalEstimator(Uses, Encodes, Samples, HasDensity, NetworkEstimator)
 
     space_: Space
     scales_: Standardizer
+    _prior_parts: int = 0  # components of a fitted prior, 0 before it is fitted
 
     latent_dim: int
     hidden_layer_sizes: Any
@@ -60,7 +64,7 @@ class VariationalEstimator(Uses, Encodes, Samples, HasDensity, NetworkEstimator)
     network: Any = "auto"
     channels: Any = None
     decoder: str = "auto"
-    noise: Any = "column"
+    noise: Any = "auto"
     noise_floor: float = 1e-3
     levels: int = 256
     binarize: bool = False
@@ -84,6 +88,8 @@ class VariationalEstimator(Uses, Encodes, Samples, HasDensity, NetworkEstimator)
             self._enter(intake, session)
         self._optimize(intake, session)
         self._look_at_codes(intake)
+        if self.prior == "fitted":
+            self._fit_prior(intake, session)
 
     def _optimize(self, intake: Intake, session: Session) -> None:
         """Build the network and train it on the bound."""
@@ -93,6 +99,18 @@ class VariationalEstimator(Uses, Encodes, Samples, HasDensity, NetworkEstimator)
             return self._loss(network, batch, beta)
 
         self._fit_network(intake, session, loss, self._preparation(session), before=before)
+
+    @torch.no_grad()
+    def _fit_prior(self, intake: Intake, session: Session) -> None:
+        """Put the law of the codes in the place of the normal prior of training."""
+        rows, noise = intake.sample(ROWS, session.seed), generator(session.seed, "prior")
+        codes = []
+        for start in range(0, len(rows.X), _LOOK):
+            block = slice(start, start + _LOOK)
+            q = self._posteriors(rows.map(lambda part, block=block: part[block]))
+            codes.append(q.place(draw_normal((len(q.mean), self.latent_dim), q.mean, noise)))
+        prior = fitted_prior(torch.cat(codes), self.prior_components, session.seed % 2**32)
+        self.network_.prior, self._prior_parts = prior, len(prior.means)
 
     def _preparation(self, session: Session) -> Prepare:
         """What makes rows ready for the network: checked, in its units and its type."""
@@ -107,10 +125,12 @@ class VariationalEstimator(Uses, Encodes, Samples, HasDensity, NetworkEstimator)
 
     def _enter(self, intake: Intake, session: Session) -> None:
         self._check_settings()
+        self._prior_parts = 0
         self._width, self._n_features_out = intake.width, self.latent_dim
         rows = intake.sample(_LOOK, session.seed).X
         schema = getattr(self, "schema_", None)
-        self.space_ = space_of(self.decoder, intake.width, schema, rows, self.levels, self.binarize)
+        picture = len(getattr(self, "_event_shape", None) or ()) == 3
+        self.space_ = space_of(self.decoder, intake.width, schema, rows, self.levels, self.binarize, picture=picture)
         seen = scales_of(intake)
         self.scales_ = self.space_.scales(seen)
         self._data_mean = np.asarray(self.scales_.transform(np.atleast_2d(seen.mean))[0])
@@ -142,8 +162,8 @@ class VariationalEstimator(Uses, Encodes, Samples, HasDensity, NetworkEstimator)
                 f"kl_warmup is {self.kl_warmup} and free_bits {self.free_bits}; the first is a share of training "
                 "between 0 and 1, the second must be >= 0"
             )
-        if self.noise not in ("column", "row") and not (isinstance(self.noise, (int, float)) and self.noise > 0):
-            raise InvalidInput(f"noise is {self.noise!r}; use 'column', 'row' or a positive number")
+        if self.noise not in NOISES and not (isinstance(self.noise, (int, float)) and self.noise > 0):
+            raise InvalidInput(f"noise is {self.noise!r}; use one of {', '.join(NOISES)} or a positive number")
         if self.posterior not in POSTERIORS:
             raise InvalidInput(
                 f"posterior {self.posterior!r} is unknown{nearest(str(self.posterior), POSTERIORS)}; "
@@ -227,16 +247,14 @@ class VariationalEstimator(Uses, Encodes, Samples, HasDensity, NetworkEstimator)
             return MixturePrior(self.latent_dim, self.prior_components)
         if self.prior == "flow":
             return FlowPrior(self.latent_dim)
+        if self.prior == "fitted" and self._prior_parts:
+            return FullMixturePrior(self.latent_dim, self._prior_parts)
         return NormalPrior(self.latent_dim)
 
     def _look_at_codes(self, intake: Intake) -> None:
         """Which coordinates of the code depend on the data (Burda et al., 2016)."""
-        rows = intake.sample(_LOOK, 0)
-        given = self._given(rows)
-        network = self.network_
         with torch.no_grad():
-            x = self.scales_.transform(rows.X.to(device_of(network))).to(next(network.parameters()).dtype)
-            codes = network.posterior(x, None if given is None else given.to(x)).mean
+            codes = self._posteriors(intake.sample(_LOOK, 0)).mean
         self.unit_activity_ = codes.var(0, unbiased=False).double().cpu().numpy()
         if not (self.unit_activity_ > _ACTIVE).any():
             warnings.warn(
@@ -244,6 +262,12 @@ class VariationalEstimator(Uses, Encodes, Samples, HasDensity, NetworkEstimator)
                 "data; lower beta, or set kl_warmup or free_bits",
                 stacklevel=3,
             )
+
+    def _posteriors(self, rows: Batch) -> Any:
+        """q(z|x) of rows in data units."""
+        network, given = self.network_, self._given(rows)
+        x = self.scales_.transform(rows.X.to(device_of(network))).to(next(network.parameters()).dtype)
+        return network.posterior(x, None if given is None else given.to(x))
 
     def active_units(self) -> int:
         """How many coordinates of the code depend on the data: the variance of their posterior mean is over 0.01."""
@@ -272,14 +296,27 @@ class VariationalEstimator(Uses, Encodes, Samples, HasDensity, NetworkEstimator)
     # -- samples ---------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def sample(self, n: int = 1, *, given: Any = None, seed: Any = None) -> Any:
-        """``n`` new examples; given: rows with NaN (one or ``n``) whose gaps are drawn given the rest."""
-        noise = generator(self._sampling_seed(seed), "sample")
+    def sample(self, n: int = 1, *, given: Any = None, seed: Any = None, noise: bool | None = None) -> Any:
+        """``n`` new examples; given: rows with NaN (one or ``n``) whose gaps are drawn given the rest.
+
+        noise: whether examples are drawn from p(x|z) or are its mean; None is the mean for pictures of a Gaussian
+        decoder, whose noise stands for all that the code leaves open and is in no picture, and else a draw.
+        """
+        source = generator(self._sampling_seed(seed), "sample")
         if given is not None:
-            return self._draw_gaps(given, n, noise)
+            return self._draw_gaps(given, n, source)
         self._check_draws(n)
         network = self._network_for_output()
-        return self._data_out(self.scales_.inverse(network.emit(network.draw_codes(n, noise), noise)))
+        return self._shown(network, network.draw_codes(n, source), source, noise)
+
+    def _shown(
+        self, network: Any, codes: Tensor, source: torch.Generator, noise: bool | None, c: Tensor | None = None
+    ) -> Any:
+        """Examples of these codes in data units, with or without the noise of the decoder's law."""
+        if noise is None:
+            noise = not (self.space_.picture and self.space_.kind == "gaussian")
+        rows = network.emit(codes, source, c) if noise else network.mean(codes, c)
+        return self._data_out(self.scales_.inverse(rows))
 
     def _network_for_output(self) -> Any:
         wide = self._fit_origin.dtype == "float64"

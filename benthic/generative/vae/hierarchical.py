@@ -59,7 +59,7 @@ class HierarchicalVAE(VariationalEstimator):
         channels: Sequence[int] | None = None,
         activation: str = "relu",
         decoder: str = "auto",
-        noise: str | float = "column",
+        noise: str | float = "auto",
         noise_floor: float = 1e-3,
         levels: int = 256,
         binarize: bool = False,

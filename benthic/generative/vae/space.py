@@ -35,6 +35,7 @@ class Space:
     kind: one of the decoders. width: columns or pixels. levels, unit: of ``categorical`` and ``logistic`` data, whose
     values are 0, unit, 2 unit, ..., (levels - 1) unit. numbers, bits, categories: of ``mixed`` data, the columns of
     each sort. binarize: whether gray values in [0, 1] are drawn as zeros and ones afresh at every step.
+    picture: whether the columns are pixels, which all have the same unit.
     """
 
     kind: str
@@ -45,6 +46,7 @@ class Space:
     bits: tuple[int, ...] = ()
     categories: tuple[tuple[int, ...], ...] = ()
     binarize: bool = False
+    picture: bool = False
 
     @property
     def measure(self) -> str:
@@ -52,20 +54,29 @@ class Space:
         return "mass" if self.kind in ("bernoulli", "categorical", "logistic") else "density"
 
     def observation(self, noise: Any, floor: float) -> Observation:
-        """The law of a row given a decoder's outputs; noise, floor: of ``GaussianObservation``."""
+        """The law of a row given a decoder's outputs; noise, floor: of ``GaussianObservation``.
+
+        noise may also be ``auto``: one scale for all pixels of a picture, else one a column. A pixel that is nearly
+        constant would have a scale of nearly zero, under which the rare picture with ink there is all but impossible.
+        """
+        if noise == "auto":
+            noise = "shared" if self.picture else "column"
         if self.kind == "bernoulli":
             return BernoulliObservation(self.width)
         if self.kind == "categorical":
             return CategoricalObservation(self.width, self.levels)
         if self.kind == "logistic":
-            return LogisticObservation(self.width, self.levels)
+            return LogisticObservation(self.width, self.levels, noise)
         if self.kind == "mixed":
             columns = Columns(self.numbers, self.bits, self.categories)
             return MixedObservation(self.width, columns, noise, floor)
         return GaussianObservation(self.width, noise, floor)
 
     def scales(self, seen: Standardizer) -> Standardizer:
-        """From data units to those of the networks: standardized numbers, whole levels, everything else as it is."""
+        """From data units to those of the networks: standardized numbers, whole levels, everything else as it is.
+
+        All pixels of a picture are divided by the same number: the root of their mean variance.
+        """
         if seen.mean is None or seen.spread is None:
             raise InvalidInput("no row was seen")
         made = Standardizer.identity(self.width)
@@ -73,6 +84,8 @@ class Space:
         numbers = list(self.numbers) if self.kind == "mixed" else slice(None)
         if self.kind in ("gaussian", "mixed"):
             made.mean[numbers], made.spread[numbers] = seen.mean[numbers], seen.spread[numbers]
+            if self.picture:
+                made.spread[:] = np.sqrt(np.square(seen.spread).mean())
         elif self.kind in ("categorical", "logistic"):
             made.spread[:] = self.unit
         return made
@@ -137,8 +150,17 @@ def _plain_bits(rows: Tensor, gray: bool) -> bool:
     return bool((least >= 0) & (most <= 1))
 
 
-def space_of(decoder: str, width: int, schema: Schema | None, rows: Tensor, levels: int, binarize: bool) -> Space:
-    """The space of data with this schema, of which ``rows`` are some."""
+def space_of(
+    decoder: str,
+    width: int,
+    schema: Schema | None,
+    rows: Tensor,
+    levels: int,
+    binarize: bool,
+    *,
+    picture: bool = False,
+) -> Space:
+    """The space of data with this schema, of which ``rows`` are some; picture: whether they are pictures."""
     if decoder not in DECODERS:
         raise InvalidInput(f"decoder {decoder!r} is unknown{nearest(str(decoder), DECODERS)}; use {DECODERS}")
     if decoder == "auto":
@@ -152,8 +174,8 @@ def space_of(decoder: str, width: int, schema: Schema | None, rows: Tensor, leve
         if not isinstance(levels, int) or levels < 2:
             raise InvalidInput(f"levels is {levels!r}; it must be a whole number of at least 2")
         unit = 1.0 if float(np.nanmax(rows.float().cpu().numpy())) > 1.0 else 1.0 / (levels - 1)
-        return Space(decoder, width, levels=levels, unit=unit)
-    return Space(decoder, width, binarize=binarize)
+        return Space(decoder, width, levels=levels, unit=unit, picture=picture)
+    return Space(decoder, width, binarize=binarize, picture=picture)
 
 
 def _mixed(width: int, schema: Schema | None) -> Space:

@@ -91,7 +91,7 @@ class VaDE(ClusterMixin, VariationalEstimator):
         channels: Sequence[int] | None = None,
         activation: str = "relu",
         decoder: str = "auto",
-        noise: str | float = "column",
+        noise: str | float = "auto",
         noise_floor: float = 1e-3,
         levels: int = 256,
         binarize: bool = False,
@@ -304,20 +304,23 @@ class VaDE(ClusterMixin, VariationalEstimator):
     # -- samples ---------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def sample(self, n: int = 1, *, given: Any = None, seed: Any = None) -> Any:
-        """``n`` new examples; given: a cluster or ``n`` of them to draw from, or rows with NaN to fill."""
+    def sample(self, n: int = 1, *, given: Any = None, seed: Any = None, noise: bool | None = None) -> Any:
+        """``n`` new examples; given: a cluster or ``n`` of them to draw from, or rows with NaN to fill.
+
+        noise: as of ``VAE.sample``.
+        """
         check_is_fitted(self)
         labels = None if given is None else self._clusters_of(given, n)
         if labels is None:
-            return super().sample(n, given=given, seed=seed)
+            return super().sample(n, given=given, seed=seed, noise=noise)
         self._check_draws(n)
-        noise = generator(self._sampling_seed(seed), "sample")
+        source = generator(self._sampling_seed(seed), "sample")
         network = self._network_for_output()
         prior: MixturePrior = network.prior
         labels = labels.to(prior.means.device)
         law = Diagonal(prior.means[labels], prior.log_vars[labels])
-        codes = law.place(draw_normal((n, self.latent_dim), prior.means, noise))
-        return self._data_out(self.scales_.inverse(network.emit(codes, noise)))
+        codes = law.place(draw_normal((n, self.latent_dim), prior.means, source))
+        return self._shown(network, codes, source, noise)
 
     def _clusters_of(self, given: Any, n: int) -> Tensor | None:
         """The clusters that ``given`` names, (n,); None when it is rows."""

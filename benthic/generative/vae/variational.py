@@ -21,15 +21,20 @@ class VAE(VariationalEstimator):
     in the decoder. channels: of a convolutional one, each of which halves the picture.
     decoder: ``gaussian`` (any numbers), ``bernoulli`` (zeros and ones), ``categorical`` or ``logistic`` (``levels``
     levels), ``mixed`` (each column of a frame by its kind), or ``auto``, which is ``mixed`` for frames with categories
-    and else ``gaussian``. noise: of a Gaussian decoder, one learned scale a ``column``, one a ``row`` and column, or a
-    number in standardized units. noise_floor: smallest noise scale.
+    and else ``gaussian``. noise: of a Gaussian decoder, one learned scale a ``column``, one a ``row`` and column, one
+    ``shared`` by all, or a number in standardized units; ``auto`` is ``shared`` for pictures, all pixels of which are
+    standardized by one number, and else ``column``. A logistic decoder is ``shared`` or by ``column`` likewise.
+    noise_floor: smallest noise scale of a Gaussian decoder.
     binarize: draw gray values in [0, 1] as zeros and ones afresh at every step, for a Bernoulli decoder.
     beta: weight of the KL term (Higgins et al., 2017). kl_warmup: share of training over which it rises from 0.
     free_bits: nats that each coordinate of the code may use at no cost (Kingma et al., 2016).
     posterior: q(z|x), normal with a ``diagonal`` or a ``full`` covariance, a ``flow`` (a normal carried on by inverse
     autoregressive maps; Kingma et al., 2016), or ``von_mises_fisher``: codes are then directions, uniform beforehand
     (Davidson et al., 2018). prior: ``normal``, a learned ``mixture`` of normals, ``vamp``, the posteriors of learned
-    pseudo-inputs (Tomczak & Welling, 2018), prior_components of them, or a ``flow`` of splines.
+    pseudo-inputs (Tomczak & Welling, 2018), prior_components of them, a ``flow`` of splines, or ``fitted``: normal in
+    training, after which a mixture of normals with full covariances is fitted to the codes of the data, with as many
+    components as rows allow, 20 at most (Ghosh et al., 2020). A short training leaves codes that are far from normal,
+    and samples are then much better with a fitted prior.
     trainer: a ``Trainer`` or dict. ``likelihood`` methods: ``elbo``, ``importance(k)`` and ``ais(temperatures)``, all
     lower bounds.
     NaN is a missing value: it is neither seen nor explained.
@@ -50,7 +55,7 @@ class VAE(VariationalEstimator):
         channels: Sequence[int] | None = None,
         activation: str = "relu",
         decoder: str = "auto",
-        noise: str | float = "column",
+        noise: str | float = "auto",
         noise_floor: float = 1e-3,
         levels: int = 256,
         binarize: bool = False,

@@ -13,14 +13,17 @@ from benthic.leaderboard.contest.records import Contestant
 
 _LEVELS = 256
 _SMALL = 1024  # numbers of a small picture
+_BATCH = 128  # rows from which a small network learns about as fast as from a few
+_COOLED = {"name": "cosine", "warmup": 0.05}
 
 
 def fitted_to(contestant: Contestant, material: Material) -> Contestant:
     """The contestant with settings that suit the data.
 
     Of pictures, flows learn the grid of the pixels, and without a GPU diffusion models of small ones are dense
-    networks, which learn far more in the same time (and DDPM the velocity, for the same reason). A mixture has no more
-    components than rows allow.
+    networks, which learn far more in the same time (and DDPM the velocity, for the same reason); so are variational
+    autoencoders. These draw codes from the law that those of the data have after training, since after a short one it
+    is far from normal. A mixture has no more components than rows allow.
     """
     if contestant.origin != "catalogue":
         return contestant
@@ -31,9 +34,19 @@ def fitted_to(contestant: Contestant, material: Material) -> Contestant:
         changes = {"dequantize": None} if levels is None else {"levels": levels}
     if catalogue()[kind.__name__].family == "diffusion" and params.get("network") == "auto" and _slow(material):
         changes = {"network": "mlp"} | ({"target": "velocity"} if kind.__name__ == "DDPM" else {})
+    if kind.__name__ in ("VAE", "ImportanceWeightedVAE", "ConditionalVAE"):
+        changes = _autoencoder(params, material)
     if kind.__name__ == "GaussianMixture":
         changes = {"n_components": int(max(1, min(10, len(material.rows) // 20)))}
     return replace(contestant, model=kind(**{**params, **changes})) if changes else contestant
+
+
+def _autoencoder(params: dict[str, Any], material: Material) -> dict[str, Any]:
+    """Settings of a variational autoencoder; its code has no more numbers than a row."""
+    picture = len(material.shape) == 3
+    trainer = {"batch_size": _BATCH, "schedule": _COOLED} | ({} if picture else {"lr": 8e-3})
+    size = min(params["latent_dim"], material.rows.shape[1])
+    return {"prior": "fitted", "latent_dim": size, "trainer": trainer} | ({"network": "mlp"} if _slow(material) else {})
 
 
 def _slow(material: Material) -> bool:

@@ -109,3 +109,13 @@ def test_diffusion_of_small_pictures_is_dense_where_there_is_no_gpu(monkeypatch:
     assert fitted_to(model, table).model is model.model
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert fitted_to(model, digits).model is model.model
+
+
+def test_autoencoders_draw_from_the_law_of_their_codes(monkeypatch: pytest.MonkeyPatch) -> None:
+    digits, table = material_of("digits"), material_of("iris")
+    (model,) = contestants_of(["VAE"])
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    of_rows, of_pictures = fitted_to(model, table).model, fitted_to(model, digits).model
+    assert of_rows.prior == of_pictures.prior == "fitted"
+    assert of_rows.latent_dim == table.rows.shape[1] < model.model.latent_dim == of_pictures.latent_dim
+    assert (of_rows.network, of_pictures.network) == ("auto", "mlp")
