@@ -60,8 +60,11 @@ class Process:
 
     @property
     def stationary_law(self) -> bool:
-        """Whether there is a stationary law, with a margin of rounding."""
-        return self.radius < 1 - 1e-9
+        """Whether there is a stationary law, with a margin of rounding: near several unit roots it is out of reach."""
+        if self.radius >= 1 - 1e-9:
+            return False
+        covariance = self.stationary().detach()
+        return bool(covariance.isfinite().all()) and int(torch.linalg.cholesky_ex(covariance).info) == 0
 
     def drift(self, time: Tensor) -> Tensor:
         """(..., d) the constant and slope at these times."""
