@@ -47,15 +47,16 @@ class PictureField(nn.Module):
         shapes = [(c, channels, 1), *[(channels, channels, 1)] * depth]  # in, out, stride
         shapes += [(channels, wide, 2), *[(wide, wide, 1)] * depth]
         shapes += [(wide, channels, 1), *[(channels, channels, 1)] * depth]
-        self.layers = nn.ModuleList(nn.Conv2d(a, b, 3, stride, padding=1, bias=False) for a, b, stride in shapes)
+        layers = [nn.Conv2d(a, b, 3, stride, padding=1, bias=False) for a, b, stride in shapes]
+        for layer in layers:
+            nn.init.xavier_uniform_(layer.weight)
+        self.layers = nn.ModuleList(layers)
         self.sizes = [size for _, size, _ in shapes]
         self.times = nn.Linear(1, 2 * sum(self.sizes))  # gates and shifts of all layers
         self.places = nn.Parameter(torch.zeros(channels, h, w))  # what the first features know of where they are
         self.last = nn.Conv2d(channels, c, 3, padding=1)
-        for layer in self.layers:
-            nn.init.xavier_uniform_(layer.weight)  # type: ignore[arg-type]
-        nn.init.zeros_(self.last.weight)
-        nn.init.zeros_(self.last.bias)  # type: ignore[arg-type]
+        for part in self.last.parameters():
+            nn.init.zeros_(part)
 
     def forward(self, t: Tensor, x: Tensor) -> Tensor:
         """The field at rows (n, width); t: () one time, or (n, 1) one for each."""

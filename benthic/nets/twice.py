@@ -24,103 +24,56 @@ class _Shape:
     padding: tuple[int, int]
 
 
-def _forward(x: Tensor, weight: Tensor, how: _Shape) -> Tensor:
-    return F.conv2d(x, weight, None, how.stride, how.padding)
+# A convolution has three parts: its input, its weights, and its outcome or a gradient in it. Any two make the third.
+_OTHERS = {"outcome": ("input", "weight"), "input": ("outcome", "weight"), "weight": ("outcome", "input")}
 
 
-def _gradients(g: Tensor, x: Tensor, weight: Tensor, how: _Shape, which: tuple[bool, bool]) -> Tensor:
-    """The gradient in x or in weight of the sum of g times the convolution; of the other only the shape matters."""
-    found = torch.ops.aten.convolution_backward(
-        g, x, weight, None, how.stride, how.padding, (1, 1), False, (0, 0), 1, (*which, False)
-    )
-    gradient: Tensor = found[0 if which[0] else 1]
-    return gradient
+def _third(missing: str, parts: dict[str, Tensor], like: Tensor | None, how: _Shape) -> Tensor:
+    """The part that is missing, with its derivatives; like: a tensor of its shape, which an outcome needs not."""
+    found: Tensor = _Third.apply(*(parts[name] for name in _OTHERS[missing]), like, missing, how)
+    return found
 
 
-class _Product(torch.autograd.Function):
-    """A function that is linear in each of two tensors, so that it differentiates alike in both directions."""
+class _Third(torch.autograd.Function):
+    """From two parts of a convolution to the third, which is linear in each of them."""
 
     generate_vmap_rule = True
 
     @staticmethod
+    def forward(a: Tensor, b: Tensor, like: Tensor | None, missing: str, how: _Shape) -> Tensor:
+        if like is None or missing == "outcome":
+            return F.conv2d(a, b, None, how.stride, how.padding)
+        x, weight, which = (like, b, (True, False)) if missing == "input" else (b, like, (False, True))
+        found = torch.ops.aten.convolution_backward(
+            a, x, weight, None, how.stride, how.padding, (1, 1), False, (0, 0), 1, (*which, False)
+        )
+        gradient: Tensor = found[0 if which[0] else 1]
+        return gradient
+
+    @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        a, b, like, how = inputs
+        a, b, like, ctx.missing, ctx.how = inputs
         ctx.save_for_backward(a, b, like)
         ctx.save_for_forward(a, b, like)
-        ctx.how = how
-
-
-class _Convolved(_Product):
-    """From x and weights to what the convolution makes of them."""
-
-    @staticmethod
-    def forward(x: Tensor, weight: Tensor, like: None, how: _Shape) -> Tensor:
-        return _forward(x, weight, how)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, _ = ctx.saved_tensors
-        first = _ToInput.apply(g, weight, x, ctx.how) if ctx.needs_input_grad[0] else None
-        second = _ToWeight.apply(g, x, weight, ctx.how) if ctx.needs_input_grad[1] else None
-        return first, second, None, None
-
-    @staticmethod
-    def jvp(ctx: Any, dx: Tensor | None, dweight: Tensor | None, *rest: None) -> Tensor | None:
-        x, weight, _ = ctx.saved_tensors
-        return _sum(
-            None if dx is None else _Convolved.apply(dx, weight, None, ctx.how),
-            None if dweight is None else _Convolved.apply(x, dweight, None, ctx.how),
-        )
-
-
-class _ToInput(_Product):
-    """From a gradient g of the outcome and weights to the gradient in the input; like: the input, for its shape."""
-
-    @staticmethod
-    def forward(g: Tensor, weight: Tensor, like: Tensor, how: _Shape) -> Tensor:
-        return _gradients(g, like, weight, how, (True, False))
 
     @staticmethod
     def backward(ctx: Any, h: Tensor) -> tuple[Tensor | None, ...]:
-        g, weight, _ = ctx.saved_tensors
-        first = _Convolved.apply(h, weight, None, ctx.how) if ctx.needs_input_grad[0] else None
-        second = _ToWeight.apply(g, h, weight, ctx.how) if ctx.needs_input_grad[1] else None
-        return first, second, None, None
+        a, b, _ = ctx.saved_tensors
+        one, two = _OTHERS[ctx.missing]
+        first = _third(one, {ctx.missing: h, two: b}, a, ctx.how) if ctx.needs_input_grad[0] else None
+        second = _third(two, {ctx.missing: h, one: a}, b, ctx.how) if ctx.needs_input_grad[1] else None
+        return first, second, None, None, None
 
     @staticmethod
-    def jvp(ctx: Any, dg: Tensor | None, dweight: Tensor | None, *rest: None) -> Tensor | None:
-        g, weight, like = ctx.saved_tensors
-        return _sum(
-            None if dg is None else _ToInput.apply(dg, weight, like, ctx.how),
-            None if dweight is None else _ToInput.apply(g, dweight, like, ctx.how),
-        )
-
-
-class _ToWeight(_Product):
-    """From a gradient g of the outcome and x to the gradient in the weights; like: the weights, for their shape."""
-
-    @staticmethod
-    def forward(g: Tensor, x: Tensor, like: Tensor, how: _Shape) -> Tensor:
-        return _gradients(g, x, like, how, (False, True))
-
-    @staticmethod
-    def backward(ctx: Any, h: Tensor) -> tuple[Tensor | None, ...]:
-        g, x, _ = ctx.saved_tensors
-        first = _Convolved.apply(x, h, None, ctx.how) if ctx.needs_input_grad[0] else None
-        second = _ToInput.apply(g, h, x, ctx.how) if ctx.needs_input_grad[1] else None
-        return first, second, None, None
-
-    @staticmethod
-    def jvp(ctx: Any, dg: Tensor | None, dx: Tensor | None, *rest: None) -> Tensor | None:
-        g, x, like = ctx.saved_tensors
-        return _sum(
-            None if dg is None else _ToWeight.apply(dg, x, like, ctx.how),
-            None if dx is None else _ToWeight.apply(g, dx, like, ctx.how),
-        )
-
-
-def _sum(a: Tensor | None, b: Tensor | None) -> Tensor | None:
-    return b if a is None else a if b is None else a + b
+    def jvp(ctx: Any, da: Tensor | None, db: Tensor | None, *rest: None) -> Tensor | None:
+        a, b, like = ctx.saved_tensors
+        one, two = _OTHERS[ctx.missing]
+        moved = [
+            _third(ctx.missing, parts, like, ctx.how)
+            for parts in ({one: da, two: b}, {one: a, two: db})
+            if not any(part is None for part in parts.values())
+        ]
+        return sum(moved[1:], moved[0]) if moved else None
 
 
 def conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, stride: tuple[int, int], padding: tuple[int, int]) -> Tensor:
@@ -134,7 +87,7 @@ def conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, stride: tuple[int, in
     if torch.is_autocast_enabled(x.device.type):
         kind = torch.get_autocast_dtype(x.device.type)
         x, weight, bias = x.to(kind), weight.to(kind), None if bias is None else bias.to(kind)
-    found: Tensor = _Convolved.apply(x, weight, None, _Shape(stride, padding))
+    found = _third("outcome", {"input": x, "weight": weight}, None, _Shape(stride, padding))
     return found if bias is None else found + bias[:, None, None]
 
 

@@ -20,7 +20,10 @@ def parts(kernel: int) -> list[torch.Tensor]:
 @pytest.mark.parametrize(("stride", "padding", "kernel"), SHAPES)
 def test_derivatives_of_both_orders_and_directions(stride, padding, kernel):
     given = parts(kernel)
-    ours = lambda x, weight, bias: conv2d(x, weight, bias, stride, padding)  # noqa: E731
+
+    def ours(x, weight, bias):
+        return conv2d(x, weight, bias, stride, padding)
+
     torch.testing.assert_close(ours(*given), F.conv2d(*given, stride, padding))
     assert torch.autograd.gradcheck(ours, given, check_forward_ad=True)
     assert torch.autograd.gradgradcheck(ours, given)
