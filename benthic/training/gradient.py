@@ -14,6 +14,7 @@ from benthic.data.batch import Batch
 from benthic.optim.build import optimizer_of
 from benthic.optim.games import PastExtragradient
 from benthic.optim.schedules import constant, schedule_of
+from benthic.training.average import Average
 from benthic.training.distributed import World
 from benthic.training.learner import Again, Info, Learner, Stats, clone, total_weight
 from benthic.training.trainer import Trainer
@@ -58,8 +59,7 @@ class Player:
         self.parameters = [p for p in network.parameters() if p.requires_grad]
         self._held_rate: Tensor | None = None
         self.clip = trainer.clip
-        self.decay = trainer.ema if averaged else None
-        self.average = clone(dict(network.state_dict())) if self.decay else None
+        self.average = Average(network, trainer.ema) if averaged and trainer.ema else None
         self._schedule = schedule_of(trainer.schedule)
         self.scheduled = self._schedule is not constant
 
@@ -108,24 +108,15 @@ class Player:
         self.optimizer.step()
         if self._after is not None:
             self._after()
-        if self.average is not None and self.decay is not None:
-            self._follow(self.average, self.decay)
-
-    @torch.no_grad()
-    def _follow(self, average: dict[str, Tensor], decay: float) -> None:
-        now = self.network.state_dict()
-        moving = [name for name, value in now.items() if value.is_floating_point()]
-        torch._foreach_lerp_([average[name] for name in moving], [now[name] for name in moving], 1.0 - decay)
-        for name, value in now.items():
-            if not value.is_floating_point():
-                average[name].copy_(value)
+        if self.average is not None:
+            self.average.follow(self.network)
 
     def state_dict(self) -> dict[str, Any]:
         """Weights, buffers, optimizer state and average."""
         return {
             "network": dict(self.network.state_dict()),
             "optimizer": self.optimizer.state_dict(),
-            "average": self.average,
+            "average": None if self.average is None else self.average.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -133,7 +124,8 @@ class Player:
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
         self._hold_rate()
-        self.average = clone(state["average"])
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])
 
 
 class _Loss(nn.Module):
@@ -289,7 +281,7 @@ class GradientLearner(Learner):
         player.network.eval()
         kept = clone(dict(player.network.state_dict())) if player.average is not None else None
         if player.average is not None:
-            player.network.load_state_dict(player.average)
+            player.network.load_state_dict(player.average.weights(player.network))
         loss = player.objective(batch).detach()
         if kept is not None:
             player.network.load_state_dict(kept)
@@ -316,16 +308,18 @@ class GradientLearner(Learner):
 
     def best_state(self) -> dict[str, Any]:
         """Every player's weights and average; the optimizer is of no more use."""
-        return {
-            name: clone({"network": dict(p.network.state_dict()), "average": p.average})
-            for name, p in self.players.items()
-        }
+        kept = {}
+        for name, player in self.players.items():
+            average = None if player.average is None else player.average.state_dict()
+            kept[name] = clone({"network": dict(player.network.state_dict()), "average": average})
+        return kept
 
     def load_best(self, state: Mapping[str, Any]) -> None:
         """The inverse of ``best_state``."""
         for name, player in self.players.items():
             player.network.load_state_dict(state[name]["network"])
-            player.average = clone(state[name]["average"])
+            if player.average is not None:
+                player.average.load_state_dict(state[name]["average"])
 
     def finish(self) -> None:
         """Averaged weights take their place; gradients are dropped."""
@@ -333,7 +327,7 @@ class GradientLearner(Learner):
             if isinstance(player.optimizer, PastExtragradient):
                 player.optimizer.settle()
             if player.average is not None:
-                player.network.load_state_dict(player.average)
+                player.network.load_state_dict(player.average.weights(player.network))
             player.optimizer.zero_grad(set_to_none=True)
             for parameter in player.parameters:
                 parameter.requires_grad_(True)
