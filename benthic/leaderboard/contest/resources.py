@@ -21,6 +21,7 @@ class Peak:
     """
 
     def __init__(self) -> None:
+        self._device = _devices()  # first: it may load torch, which is no part of what is measured
         self._able = _STATUS.exists()
         if self._able:
             try:
@@ -28,7 +29,6 @@ class Peak:
             except OSError:
                 self._able = False
         self._before = _field("VmRSS") if self._able else math.nan
-        self._device = _devices()
         if self._device is not None:
             self._device.reset_peak_memory_stats()
 

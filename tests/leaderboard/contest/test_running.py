@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import math
 import os
@@ -340,11 +339,17 @@ def test_time_limits_end_python_and_leave_the_signal_as_it_was() -> None:
 
 
 def test_memory_of_a_fit_is_seen() -> None:
-    gc.collect()
-    peak = resources.Peak()
-    held = np.ones(20_000_000)  # 160 MB
-    used = peak.used()
-    assert math.isnan(used) or 0.5 < used / held.nbytes < 1.5  # what other tests left may go meanwhile
+    # in a process of its own, as fits are: in this one, what other tests left may go meanwhile
+    script = """
+import numpy as np
+from benthic.leaderboard.contest import resources
+
+peak = resources.Peak()
+held = np.ones(20_000_000)
+print(peak.used() / held.nbytes)
+"""
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert math.isnan(float(said)) or 0.9 < float(said) < 1.1
 
 
 def test_a_process_takes_the_kinds_it_knows_and_leaves_others_to_others() -> None:
