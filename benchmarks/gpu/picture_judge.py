@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import struct
 import time
 import zlib
@@ -24,11 +25,17 @@ def device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def pictures(path: str, quick: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Training pictures (n, 784) in [0, 1] and their labels, then those of the test set, on the device."""
+def pictures(path: str, quick: bool, halved: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Training pictures (n, 784) in [0, 1] and their labels, then those of the test set, on the device.
+
+    halved: pictures of 14 by 14 pixels, (n, 196), means of four pixels each in 256 levels again.
+    """
     with np.load(path) as file:
         images = torch.from_numpy(np.asarray(file["images"], dtype=np.uint8).reshape(-1, SIDE * SIDE))
         labels = torch.from_numpy(np.asarray(file["labels"]).astype(np.int64))
+    if halved:
+        means = F.avg_pool2d(images.reshape(-1, 1, SIDE, SIDE).float(), 2)
+        images = means.round().to(torch.uint8).flatten(1)
     cut = len(images) - HELD
     train, test = (slice(0, 2000), slice(cut, cut + 1000)) if quick else (slice(0, cut), slice(cut, None))
     there = device()
@@ -36,11 +43,17 @@ def pictures(path: str, quick: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return X, labels[train].to(there), held, labels[test].to(there)
 
 
+def side_of(rows: Tensor) -> int:
+    """Pixels a side of flat square pictures."""
+    return math.isqrt(rows.shape[1])
+
+
 class Judge(nn.Module):
     """Three convolutions, 128 features, ten classes."""
 
-    def __init__(self, classes: int = 10) -> None:
+    def __init__(self, classes: int = 10, side: int = SIDE) -> None:
         super().__init__()
+        self.side = side
         self.body = nn.Sequential(
             nn.Conv2d(1, 32, 3, padding=1),
             nn.BatchNorm2d(32),
@@ -55,30 +68,33 @@ class Judge(nn.Module):
             nn.ReLU(),
             nn.Flatten(),
             nn.Dropout(0.3),
-            nn.Linear(128 * 49, 128),
+            nn.Linear(128 * (side // 4) ** 2, 128),
             nn.ReLU(),
         )
         self.head = nn.Linear(128, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Pictures (n, 784) in [0, 1] to logits."""
-        return self.head(self.body(x.reshape(-1, 1, SIDE, SIDE)))
+        """Flat pictures in [0, 1], (n, 784) unless of another side, to logits."""
+        return self.head(self.body(self._pictures(x)))
 
     @torch.no_grad()
     def features(self, x: Tensor) -> Tensor:
         """The 128 numbers before the last layer, in blocks."""
-        return torch.cat([self.body(block.reshape(-1, 1, SIDE, SIDE)) for block in x.float().split(4096)])
+        return torch.cat([self.body(self._pictures(block)) for block in x.float().split(4096)])
 
     @torch.no_grad()
     def classes(self, x: Tensor) -> Tensor:
         """The most probable class of each picture."""
         return torch.cat([self(block).argmax(1) for block in x.float().split(4096)])
 
+    def _pictures(self, x: Tensor) -> Tensor:
+        return x.reshape(-1, 1, self.side, self.side)
+
 
 def train_judge(X: Tensor, y: Tensor, held: Tensor, truth: Tensor, epochs: int) -> tuple[Judge, dict[str, float]]:
     """A judge trained with small random shifts, and what it can do."""
     torch.manual_seed(0)
-    start, judge = time.perf_counter(), Judge().to(X.device)
+    start, judge = time.perf_counter(), Judge(side=side_of(X)).to(X.device)
     optimizer = torch.optim.AdamW(judge.parameters(), lr=2e-3, weight_decay=1e-4)
     steps = epochs * -(-len(X) // 256)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 4e-3, total_steps=steps)
@@ -96,7 +112,8 @@ def train_judge(X: Tensor, y: Tensor, held: Tensor, truth: Tensor, epochs: int) 
 def shifted(x: Tensor, reach: int = 2) -> Tensor:
     """Rows of pictures, all moved by the same few pixels."""
     down, right = torch.randint(-reach, reach + 1, (2,)).tolist()
-    return torch.roll(x.reshape(-1, SIDE, SIDE), (down, right), (1, 2)).reshape(len(x), -1)
+    side = side_of(x)
+    return torch.roll(x.reshape(-1, side, side), (down, right), (1, 2)).reshape(len(x), -1)
 
 
 def save_png(path: Path, gray: Tensor) -> None:

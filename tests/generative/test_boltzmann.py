@@ -11,6 +11,7 @@ from sklearn.datasets import load_digits
 from sklearn.neural_network import BernoulliRBM as Peer
 
 import benthic
+from benthic.base.errors import InvalidInput
 from benthic.generative.energy.boltzmann_network import BoltzmannNetwork
 from benthic.generative.energy.partition import annealed_partition, exact_draws, log_partition
 from benthic.training.callbacks import Callback
@@ -207,3 +208,18 @@ def test_early_stopping_goes_by_the_pseudo_likelihood():
     trainer = {"epochs": 6, "early_stopping": {"patience": 2, "fraction": 0.2}}
     model = benthic.BernoulliRBM(4, trainer=trainer, random_state=0).fit(BITS)
     assert all(entry["val_loss"] > 0 for entry in model.history_)
+
+
+def test_errors_name_the_verb_and_methods_that_there_are() -> None:
+    bits = (np.random.default_rng(0).random((40, 30)) < 0.4).astype(float)
+    model = benthic.BernoulliRBM(27, binarize=False, trainer={"epochs": 1}, random_state=0).fit(bits)
+    with pytest.raises(InvalidInput, match=r"BernoulliRBM.likelihood: .*27 units, .*up to 25 .*use 'ais\(k\)'"):
+        model.likelihood(bits, "exact")
+    with pytest.raises(InvalidInput, match=r"BernoulliRBM.impute: units are zeros and ones"):
+        model.impute(np.where(bits == 1, 0.5, np.nan))
+    with pytest.raises(
+        InvalidInput, match=r"BernoulliRBM.sample: Expected 2D array, got scalar array instead\. Reshape"
+    ):
+        model.sample(2, given=1)
+    with pytest.raises(InvalidInput, match="binarize is nan"):
+        benthic.BernoulliRBM(4, binarize=float("nan")).fit(bits)

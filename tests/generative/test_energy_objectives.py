@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from benthic.generative.energy.boltzmann_network import BoltzmannNetwork
-from benthic.generative.energy.networks import EnergyNetwork, RowEnergy
+from benthic.generative.energy.networks import EnergyNetwork, LeveledEnergy, RowEnergy
 from benthic.generative.energy.objectives import (
     contrastive,
     denoising,
+    energy_slope,
     noise_contrastive,
     score_matching,
     sliced,
@@ -113,22 +114,43 @@ def test_denoising_has_the_gradient_of_exact_score_matching_on_noisy_data():
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(40_000, 2, dtype=torch.float64, generator=generator)
     torch.manual_seed(1)
-    here = gradients(denoising(network, x, torch.full((len(x), 1), sigma, dtype=x.dtype), sigma).mean(), network)
+    here = gradients(denoising(network, x, torch.full((len(x), 1), sigma, dtype=x.dtype)).mean(), network)
     noisy = x + sigma * torch.randn(x.shape, dtype=x.dtype, generator=generator)
     there = sigma**2 * gradients(score_matching(network, noisy).mean(), network)
     assert (here - there).norm() < 0.03 * there.norm() + 0.005
 
 
-def test_levels_of_noise_share_one_energy_by_its_temperature():
-    # of a point at zero the energy at noise s is x²/(2 s²); sigma_min/sigma times f cannot be that for all s, but
-    # the loss at one level is that of f scaled to it
+def test_the_energy_of_a_point_at_several_levels_guesses_all_noise():
+    # of a point at zero with noise s the energy is x²/(2 s²)
     x = torch.zeros(1000, 1, dtype=torch.float64)
-    smallest, sigma = 0.1, torch.full((1000, 1), 0.4, dtype=torch.float64)
+    sigma = torch.linspace(0.1, 4.0, 1000, dtype=torch.float64)[:, None]
+    assert denoising(lambda u: 0.5 * (u / sigma).square().sum(1), x, sigma).abs().max() < 1e-20
 
-    def exact(u):
-        return (0.4 / smallest) * 0.5 * u.square().sum(1) / 0.4**2
 
-    assert denoising(exact, x, sigma, smallest).abs().max() < 1e-20
+def test_levels_of_noise_share_one_energy_by_its_temperature():
+    network = EnergyNetwork(RowEnergy(2, (6,), "tanh"), reference="normal", smallest=0.1).double()
+    x, sigma = torch.randn(5, 2).double(), torch.tensor([[0.1], [0.2], [0.4], [0.8], [3.0]]).double()
+    torch.testing.assert_close(network(x, sigma), network(x) * 0.1 / sigma[:, 0])
+    torch.testing.assert_close(network(x, sigma[2, 0]), network(x) / 4)
+
+
+def test_an_energy_told_the_level_begins_as_that_of_white_data_with_noise():
+    """Where the body says nothing, the slope is x / (1 + sigma²), and no energy of white data guesses noise better."""
+    body = LeveledEnergy((2, 9, 7), (8, 16), "silu")
+    network = EnergyNetwork(body, smallest=0.1).double()
+    x, sigma = torch.randn(4000, 126).double(), torch.linspace(0.1, 20.0, 4000).double()[:, None]
+    told = network(x[:8], sigma[:8])
+    assert (network(x[:8], sigma[100:108]) - told).abs().max() > 1e-6  # it hears the level
+    torch.testing.assert_close(network(x[:8]), network(x[:8], torch.tensor(0.1)))  # the smallest unless told
+    for part in (body.head, body.one):
+        torch.nn.init.zeros_(part.weight)
+        torch.nn.init.zeros_(part.bias)
+    losses = denoising(lambda rows: network(rows, sigma), x, sigma).detach() * (1 + sigma[:, 0].square())
+    expected = 0.5 * 126  # with these weights, at every level
+    for group in losses.chunk(4):
+        assert abs(float(group.mean()) - expected) < 5 * float(group.std()) / len(group) ** 0.5
+    slope = energy_slope(lambda rows: network(rows, sigma), x)[1]
+    torch.testing.assert_close(slope, x / (1 + sigma.square()))
 
 
 def test_noise_contrast_recovers_a_normalizer():
@@ -160,5 +182,5 @@ def test_noise_contrast_recovers_a_normalizer():
 def test_gradients_of_the_objectives_reach_all_weights():
     network = wavy(2).double()
     x = torch.randn(8, 2, dtype=torch.float64)
-    for losses in (score_matching(network, x), sliced(network, x), denoising(network, x, torch.ones(8, 1).double(), 1)):
+    for losses in (score_matching(network, x), sliced(network, x), denoising(network, x, torch.ones(8, 1).double())):
         assert bool((gradients(losses.sum(), network) != 0).any())

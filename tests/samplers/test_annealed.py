@@ -48,6 +48,36 @@ def test_the_variance_at_every_level_is_the_predicted_one():
         assert abs(float(end.var()) - variance) < 4 * variance * math.sqrt(2 / n)
 
 
+def test_consistent_steps_keep_the_noise_of_the_level_where_plain_ones_exceed_it():
+    levels, n = noise_levels(4.0, 0.1, 8), 40_000
+    start = levels[0] * torch.randn(n, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    options = {"steps": 5, "step_size": 0.15, "denoise": False, "keep": True, "seed": 0}
+
+    def point(x, sigma):
+        return -x / sigma**2  # all data at zero, so that all there is is noise
+
+    ends = annealed_langevin(point, levels, start, consistent=True, **options)
+    for end, below in zip(ends, [*levels[1:], levels[-1]], strict=True):  # the last step of a level leads to the next
+        assert abs(float(end.var() / below**2) - 1) < 4 * math.sqrt(2 / n)
+    plain = annealed_langevin(point, levels, start, **options)
+    for end, sigma in zip(plain, levels, strict=True):
+        assert float(end.var() / sigma**2) > 1.05
+
+
+def test_the_variance_of_consistent_steps_is_the_predicted_one():
+    levels, steps, kappa, n = noise_levels(4.0, 0.1, 8), 3, 0.15, 40_000
+    start = torch.zeros(n, 1, dtype=torch.float64)
+    options = {"steps": steps, "step_size": kappa, "consistent": True, "denoise": False, "keep": True, "seed": 0}
+    ends, variance = annealed_langevin(gaussian, levels, start, **options), 0.0
+    for place, (sigma, end) in enumerate(zip(levels.tolist(), ends, strict=True)):
+        for index in range(steps):
+            below = float(levels[min(place + 1, 7)]) if index == steps - 1 else sigma
+            step = max(kappa, 1 - below / sigma)
+            shrunk = 1 - step * sigma**2 / (1 + sigma**2)
+            variance = shrunk**2 * variance + max(below**2 - ((1 - step) * sigma) ** 2, 0.0)
+        assert abs(float(end.var()) - variance) < 4 * variance * math.sqrt(2 / n)
+
+
 def test_with_many_levels_the_data_are_reached():
     x = annealed_langevin(gaussian, noise_levels(5.0, 0.03, 60), (20_000, 1), steps=60, step_size=0.2, seed=1)
     # two parts: what the levels leave behind (under 2 %) and chance

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
@@ -16,7 +17,8 @@ Binarize = Any  # "auto", False, True or a threshold
 
 def check_binarize(binarize: Binarize) -> None:
     """Refuse what is no way to make bits."""
-    if binarize == "auto" or isinstance(binarize, (bool, int, float)):
+    number = isinstance(binarize, (bool, int, float)) and not math.isnan(binarize)
+    if number or (isinstance(binarize, str) and binarize == "auto"):
         return
     raise InvalidInput(f"binarize is {binarize!r}; use 'auto', False, True or a number, the threshold of a one")
 

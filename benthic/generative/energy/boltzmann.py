@@ -231,7 +231,7 @@ class BernoulliRBM(Uses, Encodes, Samples, HasDensity, NetworkEstimator):
         known, origin = self._arrive(given, "sample", missing=True)
         with speaking(self, "sample"):
             known = conditions(known, n)
-        drawn = self._fill(known, noise)[0]
+        drawn = self._fill(known, noise, "sample")[0]
         return self._data_out(torch.where(torch.isnan(known), drawn.to(known), known), replace(origin, index=None))
 
     def _stream(self, seed: int, name: str) -> torch.Generator:
@@ -245,14 +245,14 @@ class BernoulliRBM(Uses, Encodes, Samples, HasDensity, NetworkEstimator):
         chosen = torch.randint(len(points), (n,), generator=noise, device=noise.device)
         return network.visible_of(points[chosen], steps, noise)
 
-    def _fill(self, X: Tensor, noise: torch.Generator, chains: int = 1) -> tuple[Tensor, Tensor]:
+    def _fill(self, X: Tensor, noise: torch.Generator, verb: str, chains: int = 1) -> tuple[Tensor, Tensor]:
         network = in_type(self.network_, X.dtype)
-        with speaking(self, "sample"):
+        with speaking(self, verb):
             bits = self._bits(X).to(device_of(network))
         return network.fill(bits, _FILL_STEPS, noise, chains)
 
     def _impute(self, X: Tensor) -> Tensor:
-        return self._fill(X, self._stream(0, "impute"), _FILL_CHAINS)[1]  # the same gaps, the same answer
+        return self._fill(X, self._stream(0, "impute"), "impute", _FILL_CHAINS)[1]  # the same gaps, the same answer
 
     # -- likelihood ------------------------------------------------------------------------------------
 
@@ -292,6 +292,12 @@ class BernoulliRBM(Uses, Encodes, Samples, HasDensity, NetworkEstimator):
         if method is None:
             return ("exact", 0) if self._small else ("ais", _TEMPERATURES)
         if method == "exact":
+            units = min(self._width, int(self.n_components))
+            if units > MOST_COUNTED:
+                raise InvalidInput(
+                    f"method 'exact': the smaller side has {units} units, too many states to count; up to "
+                    f"{MOST_COUNTED} can be counted, beyond use 'ais(k)' or 'reverse(k)'"
+                )
             return "exact", 0
         match = re.fullmatch(r"(ais|reverse)(?:\((\d+)\))?", str(method))
         if match is None or (match[2] is not None and int(match[2]) < 2):

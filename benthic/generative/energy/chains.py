@@ -90,6 +90,8 @@ def anneal(
 ) -> Tensor:
     """Annealed Langevin from noise of the first level down to the last, by an energy trained on such noise.
 
+    An energy that was told the level knows nothing of more noise than that, so that steps keep to it.
+
     levels: largest, smallest and how many. steps: in all. step_size: in units of the squared noise.
     """
     largest, smallest, count = levels
@@ -98,9 +100,15 @@ def anneal(
     def score(x: Tensor, sigma: Tensor) -> Tensor:
         with torch.enable_grad():
             leaf = x.detach().requires_grad_()
-            (slope,) = torch.autograd.grad(network(leaf).sum(), leaf)
-        return -slope * smallest / sigma
+            (slope,) = torch.autograd.grad(network(leaf, sigma.to(leaf)).sum(), leaf)
+        return -slope
 
     return annealed_langevin(
-        score, sigmas, start * largest, steps=max(1, steps // count), step_size=step_size, generator=generator
+        score,
+        sigmas,
+        start * largest,
+        steps=max(1, steps // count),
+        step_size=step_size,
+        consistent=network.leveled,
+        generator=generator,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from benthic.generative.energy.learning import EnergySettings
 from benthic.generative.energy.objectives import energy_slope
-from benthic.samplers.langevin.annealed import noise_levels
+from benthic.samplers.langevin.annealed import lowered, noise_levels
 from benthic.samplers.langevin.overdamped import normal_like
 from benthic.uses.latent import Filled
 
@@ -31,12 +32,18 @@ def fill_pictures(
         return _plain(network, x, gaps, settings, generator)
     largest, smallest, count = settings.levels
     known, x = torch.where(gaps, 0.0, X), torch.where(gaps, x * largest, X)
-    for sigma in noise_levels(largest, smallest, count).tolist():
-        step = settings.step_size * sigma**2
-        for _ in range(max(1, settings.sampling_steps // count)):
+    sigmas, steps = noise_levels(largest, smallest, count).to(x), max(1, settings.sampling_steps // count)
+    for sigma, below in zip(sigmas, [*sigmas[1:], sigmas[-1]], strict=True):
+        step = settings.step_size * sigma.square()
+        for index in range(steps):
             x = torch.where(gaps, x, known + sigma * normal_like(x, generator))
-            slope = energy_slope(network, x)[1] * (smallest / sigma)
-            x = torch.where(gaps, x - step * slope + (2 * step) ** 0.5 * normal_like(x, generator), x)
+            slope = energy_slope(partial(network, sigma=sigma), x)[1]
+            if settings.leveled:
+                last = below if index == steps - 1 else sigma
+                moved = lowered(x, -slope, sigma, last, settings.step_size, generator)
+            else:
+                moved = x - step * slope + (2 * step).sqrt() * normal_like(x, generator)
+            x = torch.where(gaps, moved, x)
     x = torch.where(gaps, x, X)
     mean = torch.where(gaps, x - smallest**2 * energy_slope(network, x)[1], X)
     return Filled(mean, mean)

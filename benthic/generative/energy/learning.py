@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from numbers import Real
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from benthic.base.errors import InvalidInput, nearest
 from benthic.data.batch import Batch
 from benthic.generative.energy.chains import ACCEPTANCE, SAMPLERS, default_stream, kernel_of, resized, target_of, walk
-from benthic.generative.energy.networks import REFERENCES, EnergyNetwork
+from benthic.generative.energy.networks import REFERENCES, EnergyNetwork, kind_of
 from benthic.generative.energy.objectives import (
     OBJECTIVES,
     denoising,
@@ -28,9 +29,11 @@ from benthic.training.trainer import Trainer
 
 _STEPS = {"langevin": 0.05, "mala": 0.1, "hmc": 0.2}  # step sizes where rows are whitened
 _PICTURE_TEMPERATURE = 1e-3
-_ROW_NOISE, _PICTURE_NOISE = 0.1, (3.0, 0.05)
+_ROW_NOISE, _PICTURE_NOISE, _LEVELED_NOISE = 0.1, (3.0, 0.05), (20.0, 0.1)
+_LOG_LEVELS = -0.5, 1.2  # mean and spread of the logarithms of the levels learned from (Karras et al., 2022)
+_LEVELS, _LEVELED_LEVELS = 10, 60
 _ANNEALED_STEP = 0.1
-_ANNEALED_STEPS = 100  # at each noise level
+_ANNEALED_STEPS, _LEVELED_STEPS = 100, 5  # at each noise level
 _ROW_STEPS, _PICTURE_STEPS = 200, 500
 _FOLLOW = 0.1  # by which the logarithm of the step size follows the acceptance
 _WIDE_GAP = 3.0  # in standard deviations of the energies of rows
@@ -42,6 +45,7 @@ class EnergySettings:
     """The settings of an ``EnergyModel`` with nothing left open.
 
     levels: largest and smallest noise and how many levels there are, or None. noise: added to rows, or the one level.
+    leveled: whether the network is told the level.
     """
 
     objective: str
@@ -59,6 +63,7 @@ class EnergySettings:
     noise_ratio: int
     slices: int
     picture: bool
+    leveled: bool = False
 
     @property
     def wall(self) -> float:
@@ -94,8 +99,9 @@ class EnergySettings:
         return cls(**tree)
 
 
-def settings_of(model: Any, *, picture: bool, trainer: Trainer) -> EnergySettings:
-    """The settings of a model for pictures or rows, checked."""
+def settings_of(model: Any, event: tuple[int, ...], trainer: Trainer) -> EnergySettings:
+    """The settings of a model for examples of this shape, checked."""
+    picture = len(event) == 3
     objective = _named("objective", model.objective, ("auto", *OBJECTIVES), "denoising" if picture else "persistent")
     by_chains = objective in ("persistent", "contrastive_divergence")
     usual = "normal" if not picture else "box" if by_chains else "none"
@@ -103,8 +109,15 @@ def settings_of(model: Any, *, picture: bool, trainer: Trainer) -> EnergySetting
     sampler = _named("sampler", model.sampler, SAMPLERS, "langevin" if picture else "mala")
     _check_numbers(model)
     _check_together(model, objective, by_chains, trainer)
-    noise, levels = _noise_of(model, objective, picture)
+    hears = kind_of(model.network, event) == "conv" and reference == "none"
+    noise, ends = _noise_of(model, objective, _LEVELED_NOISE if hears else _PICTURE_NOISE if picture else _ROW_NOISE)
+    levels = None if ends is None else (*ends, model.noise_levels or (_LEVELED_LEVELS if hears else _LEVELS))
+    leveled = hears and levels is not None
     temperature = model.temperature
+    if leveled and temperature is not None:
+        raise InvalidInput(
+            f"temperature is {temperature!r}, but with several levels of noise convolutions have one for each; leave it"
+        )
     if temperature is None:
         temperature = noise if objective == "denoising" else _PICTURE_TEMPERATURE if picture and by_chains else 1.0
     return EnergySettings(
@@ -114,7 +127,7 @@ def settings_of(model: Any, *, picture: bool, trainer: Trainer) -> EnergySetting
         temperature=float(temperature),
         step_size=_step_of(model, sampler, picture, float(temperature), noise, levels is not None),
         chain_steps=model.chain_steps,
-        sampling_steps=_sampling_steps(model, picture, levels),
+        sampling_steps=_sampling_steps(model, picture, levels, leveled),
         buffer_size=model.buffer_size,
         restart=float(model.restart),
         regularization=float(model.regularization),
@@ -123,6 +136,7 @@ def settings_of(model: Any, *, picture: bool, trainer: Trainer) -> EnergySetting
         noise_ratio=model.noise_ratio,
         slices=model.slices,
         picture=picture,
+        leveled=leveled,
     )
 
 
@@ -136,17 +150,17 @@ def _check_numbers(model: Any) -> None:
     counts = ("chain_steps", "buffer_size", "noise_levels", "noise_ratio", "slices", "sampling_steps")
     for name in counts:
         value = getattr(model, name)
-        if name == "sampling_steps" and value is None:
+        if name in ("sampling_steps", "noise_levels") and value is None:
             continue
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise InvalidInput(f"{name} is {value!r}; it must be a whole number of at least 1")
     for name in ("step_size", "temperature"):
         value = getattr(model, name)
-        if value is not None and not 0 < value < math.inf:
+        if value is not None and not (isinstance(value, Real) and 0 < value < math.inf):
             raise InvalidInput(f"{name} is {value!r}; it must be positive and finite")
-    if not 0 <= model.restart <= 1:
+    if not (isinstance(model.restart, Real) and 0 <= model.restart <= 1):
         raise InvalidInput(f"restart is {model.restart!r}; it is a share between 0 and 1")
-    if not 0 <= model.regularization < math.inf:
+    if not (isinstance(model.regularization, Real) and 0 <= model.regularization < math.inf):
         raise InvalidInput(f"regularization is {model.regularization!r}; a weight must be >= 0")
 
 
@@ -165,20 +179,20 @@ def _check_together(model: Any, objective: str, by_chains: bool, trainer: Traine
         )
 
 
-def _noise_of(model: Any, objective: str, picture: bool) -> tuple[float, tuple[float, float, int] | None]:
-    """The (smallest) noise, and the levels where there are several."""
+def _noise_of(model: Any, objective: str, usual: Any) -> tuple[float, tuple[float, float] | None]:
+    """The (smallest) noise, and the largest and smallest where there are several levels."""
     value = model.noise
     if value is None:
-        value = (_PICTURE_NOISE if picture else _ROW_NOISE) if objective == "denoising" else 0.0
+        value = usual if objective == "denoising" else 0.0
     parts = [value] if isinstance(value, (int, float)) else list(value)
     good = len(parts) in (1, 2) and all(isinstance(part, (int, float)) and 0 <= part < math.inf for part in parts)
     if not good or (objective == "denoising" and not all(parts)) or (len(parts) == 2 and not parts[0] > parts[1] > 0):
         raise InvalidInput(f"noise is {model.noise!r}; give a positive number, or (largest, smallest) with 'denoising'")
     if len(parts) == 2 and objective != "denoising":
         raise InvalidInput(f"noise has two levels, which go with objective='denoising', not with {objective!r}")
-    if len(parts) == 1 or model.noise_levels < 2:
+    if len(parts) == 1 or model.noise_levels == 1:
         return float(parts[-1]), None
-    return float(parts[1]), (float(parts[0]), float(parts[1]), model.noise_levels)
+    return float(parts[1]), (float(parts[0]), float(parts[1]))
 
 
 def _step_of(model: Any, sampler: str, picture: bool, temperature: float, noise: float, annealed: bool) -> float:
@@ -191,11 +205,11 @@ def _step_of(model: Any, sampler: str, picture: bool, temperature: float, noise:
     return _STEPS[sampler]
 
 
-def _sampling_steps(model: Any, picture: bool, levels: tuple[float, float, int] | None) -> int:
+def _sampling_steps(model: Any, picture: bool, levels: tuple[float, float, int] | None, leveled: bool) -> int:
     if model.sampling_steps is not None:
         return int(model.sampling_steps)
     if levels is not None:
-        return _ANNEALED_STEPS * levels[2]
+        return (_LEVELED_STEPS if leveled else _ANNEALED_STEPS) * levels[2]
     return _PICTURE_STEPS if picture else _ROW_STEPS
 
 
@@ -211,11 +225,6 @@ class Course:
         """Set up chains for this network."""
         settings = self.settings
         self._like = next(network.parameters()).detach()
-        self._sigmas: Tensor | None = None
-        if settings.levels is not None:
-            largest, smallest, count = settings.levels
-            powers = torch.linspace(0, 1, count, dtype=self._like.dtype, device=self._like.device)
-            self._sigmas = largest * (smallest / largest) ** powers
         if not settings.by_chains:
             return
         self._kernel = kernel_of(settings.sampler, target_of(network, self.width), settings.step_size)
@@ -233,7 +242,7 @@ class Course:
     def _losses(self, network: EnergyNetwork, x: Tensor) -> Tensor:
         settings = self.settings
         if settings.objective == "denoising":
-            return denoising(network, x, self._sigma(x), settings.noise)
+            return self._denoising(network, x)
         if settings.noise:
             x = x + settings.noise * torch.randn_like(x)
         if settings.by_chains:
@@ -245,11 +254,24 @@ class Course:
         noise = torch.randn(len(x), settings.noise_ratio, x.shape[1], dtype=x.dtype, device=x.device)
         return noise_contrastive(lambda u: _over_normal(network, u), x, noise)
 
-    def _sigma(self, x: Tensor) -> Tensor:
+    def _denoising(self, network: EnergyNetwork, x: Tensor) -> Tensor:
+        sigma = self._sigma(network, x)
+        losses = denoising(lambda rows: network(rows, sigma), x, sigma)
+        # errors of clean pictures count alike where noise hides them and where it does not
+        return losses * (1 + sigma[:, 0].square()) if network.leveled else losses
+
+    def _sigma(self, network: EnergyNetwork, x: Tensor) -> Tensor:
         """The noise of each row, (n, 1)."""
-        if self._sigmas is None:
+        levels = self.settings.levels
+        if levels is None:
             return torch.full((len(x), 1), self.settings.noise, dtype=x.dtype, device=x.device)
-        return self._sigmas[torch.randint(len(self._sigmas), (len(x),), device=x.device)][:, None]
+        largest, smallest, count = levels
+        if network.leveled:
+            mean, spread = _LOG_LEVELS
+            drawn = torch.randn(len(x), 1, dtype=x.dtype, device=x.device)
+            return (mean + spread * drawn).exp().clamp(smallest, largest)
+        powers = torch.randint(count, (len(x), 1), device=x.device).to(x.dtype) / (count - 1)
+        return largest * (smallest / largest) ** powers
 
     def _contrast(self, network: EnergyNetwork, rows: Tensor, drawn: Tensor) -> Tensor:
         raw, energies = network.parts(torch.cat([rows, drawn]))

@@ -54,10 +54,9 @@ class EnergyModel(Uses, Samples, HasDensity, ClassNamePrefixFeaturesOutMixin, Tr
     store; Tieleman, 2008), ``score_matching`` (the exact trace; Hyvärinen, 2005), ``sliced`` (a random one; Song et
     al., 2019), ``denoising`` (Vincent, 2011) or ``noise_contrastive`` (the normalizer is learned too; Gutmann &
     Hyvärinen, 2012); ``auto`` is ``denoising`` for pictures and ``persistent`` for tables.
-    network: ``mlp``, ``conv``, ``denoiser`` (how far a picture is from what a network makes of it, which learns to take
-    noise away; slower, and made for several levels of noise), a module from examples to one number each, or ``auto``:
-    ``conv`` for pictures, else ``mlp``. hidden_layer_sizes, channels, activation: of these; score matching needs a
-    smooth activation.
+    network: ``mlp``, ``conv`` (which, with several levels of noise and no reference, is told the level), a module from
+    examples to one number each, or ``auto``: ``conv`` for pictures, else ``mlp``. hidden_layer_sizes, channels,
+    activation: of these; score matching needs a smooth activation.
     reference: what keeps the law normalizable: ``normal``, the energy is added to that of a normal law with the moments
     of the data; ``box``, it rises outside the range of the data; ``none``; ``auto`` is ``normal`` for tables, for
     pictures ``box`` where chains are run in training, else ``none``.
@@ -66,9 +65,10 @@ class EnergyModel(Uses, Samples, HasDensity, ClassNamePrefixFeaturesOutMixin, Tr
     chains that begin anew. temperature: the network's output is divided by it; below one, chains need not wait until
     its weights have grown. regularization: weight of the squared outputs, which keeps them from drifting.
     noise: standard deviation of noise added to rows in training, in the units of standardized data; for ``denoising`` a
-    number or (largest, smallest). noise_levels: how many there are between. noise_ratio: noise rows for each row.
-    slices: directions of ``sliced``. sampling_steps: steps of ``sample``; with several noise levels, over all of them.
-    trainer: a ``Trainer`` or dict.
+    number or (largest, smallest), and the model is of data with noise of the smallest. noise_levels: how many there
+    are between, 60 where the network is told the level and 10 elsewhere if this is None. noise_ratio: noise rows for
+    each row. slices: directions of ``sliced``. sampling_steps: steps of ``sample``; with several noise levels, over all
+    of them. trainer: a ``Trainer`` or dict.
 
     ``likelihood`` is ``ais(k)``, annealed over k temperatures with its standard error, an upper bound in expectation;
     where the reference is ``normal`` it needs no settings; elsewhere say ``"ais(1000)"``. After ``noise_contrastive``
@@ -107,7 +107,7 @@ class EnergyModel(Uses, Samples, HasDensity, ClassNamePrefixFeaturesOutMixin, Tr
         temperature: float | None = None,
         regularization: float = 0.0,
         noise: Any = None,
-        noise_levels: int = 10,
+        noise_levels: int | None = None,
         noise_ratio: int = 4,
         slices: int = 1,
         sampling_steps: int | None = None,
@@ -171,9 +171,8 @@ class EnergyModel(Uses, Samples, HasDensity, ClassNamePrefixFeaturesOutMixin, Tr
     def _enter(self, intake: Intake, session: Session) -> None:
         """Look at the data, and settle what the settings leave open."""
         self._width = intake.width
-        picture = getattr(self, "_event_shape", None) is not None
-        self._settings = settings_of(self, picture=picture, trainer=session.trainer)
-        self.units_ = Whitening.of(intake, session.seed, picture=picture)
+        self._settings = settings_of(self, self._event, session.trainer)
+        self.units_ = Whitening.of(intake, session.seed, picture=self._settings.picture)
         rows = self.units_.inward(intake.sample(_LOOK, session.seed).X.double())
         self._limits = (float(rows.min()), float(rows.max()))
         self._normalizers: dict[str, tuple[float, float]] = {}
@@ -196,7 +195,10 @@ class EnergyModel(Uses, Samples, HasDensity, ClassNamePrefixFeaturesOutMixin, Tr
         return getattr(self, "_event_shape", None) or (self._width,)
 
     def _body(self) -> nn.Module:
-        return body_of(self.network, self._event, self.hidden_layer_sizes, self.channels, self.activation)
+        leveled = self._settings.leveled
+        return body_of(
+            self.network, self._event, self.hidden_layer_sizes, self.channels, self.activation, leveled=leveled
+        )
 
     def _build_network(self, name: str) -> nn.Module:
         settings: EnergySettings = self._settings
@@ -206,6 +208,7 @@ class EnergyModel(Uses, Samples, HasDensity, ClassNamePrefixFeaturesOutMixin, Tr
             reference=settings.reference,
             limits=self._limits,
             wall=settings.wall,
+            smallest=settings.noise or 1.0,
         )
         made.log_normalizer.requires_grad_(settings.objective == "noise_contrastive")
         return made
@@ -237,7 +240,7 @@ class EnergyModel(Uses, Samples, HasDensity, ClassNamePrefixFeaturesOutMixin, Tr
         tensor, origin = self._arrive(X, "transform")
         if isinstance(self.network_.body, OwnEnergy):
             raise self._fail("transform", "a module of your own names no hidden layer; ask the module for its features")
-        found = self._evaluate(lambda network, rows: network.body.features(self.units_.inward(rows)), tensor)
+        found = self._evaluate(lambda network, rows: network.features(self.units_.inward(rows)), tensor)
         return origin.mirror(found)
 
     # -- samples ---------------------------------------------------------------------------------------
@@ -355,8 +358,13 @@ class EnergyModel(Uses, Samples, HasDensity, ClassNamePrefixFeaturesOutMixin, Tr
         match = re.fullmatch(r"ais(?:\((\d+)\))?", str(method))
         if match is not None and (match[1] is None or int(match[1]) > 1):
             return "ais", int(match[1] or _TEMPERATURES)
-        if method == "learned" and settings.objective == "noise_contrastive":
-            return "learned", 0
+        if method == "learned":
+            if settings.objective == "noise_contrastive":
+                return "learned", 0
+            raise InvalidInput(
+                f"method 'learned' needs a normalizer that was learned, by objective='noise_contrastive'; after "
+                f"{settings.objective!r} use 'ais(k)' with k >= 2 temperatures"
+            )
         raise InvalidInput(
             f"method {method!r} is unknown; use 'ais(k)' with k >= 2 temperatures, or 'learned' after "
             "objective='noise_contrastive'"

@@ -82,19 +82,18 @@ def sliced(energy: Energy, x: Tensor, slices: int = 1) -> Tensor:
     return 0.5 * slope.square().sum(1) - bend / slices
 
 
-def denoising(energy: Energy, x: Tensor, sigma: Tensor, smallest: float) -> Tensor:
-    r"""Denoising score matching at several noise levels, which one energy serves by its temperature.
+def denoising(energy: Energy, x: Tensor, sigma: Tensor) -> Tensor:
+    r"""Denoising score matching.
 
-    .. math:: \tfrac12 \Big\| \sigma \nabla f_\sigma(x + \sigma \epsilon) - \epsilon \Big\|^2, \qquad
-        f_\sigma = \frac{\sigma_{\min}}{\sigma} f
+    .. math:: \tfrac12 \Big\| \sigma \nabla f_\sigma(x + \sigma \epsilon) - \epsilon \Big\|^2
 
-    Vincent, 2011; levels as in Song & Ermon, 2020. With one level, f is the energy of the data with that noise.
+    Vincent, 2011; at several levels as in Song & Ermon, 2019.
 
-    x: (n, d). sigma: (n, 1). smallest: :math:`\sigma_{\min}`.
+    energy: :math:`f_\sigma`, each row at its own level. x: (n, d). sigma: (n, 1).
     """
     noise = torch.randn_like(x)
     _, slope = energy_slope(energy, x + sigma * noise, graph=True)
-    return 0.5 * (smallest * slope - noise).square().sum(1)
+    return 0.5 * (sigma * slope - noise).square().sum(1)
 
 
 def noise_contrastive(log_ratio: Callable[[Tensor], Tensor], rows: Tensor, noise: Tensor) -> Tensor:
