@@ -22,8 +22,8 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-def activation(name: str) -> nn.Module:
-    """A fresh activation module.
+def activation(name: str, *, inplace: bool = False) -> nn.Module:
+    """A fresh activation module; inplace: one that overwrites its input, where there is such a one.
 
     >>> activation("relu")
     ReLU()
@@ -32,4 +32,7 @@ def activation(name: str) -> nn.Module:
         raise InvalidInput(
             f"activation {name!r} is unknown{nearest(str(name), ACTIVATIONS)}; use one of {', '.join(ACTIVATIONS)}"
         )
-    return ACTIVATIONS[name]()
+    made = ACTIVATIONS[name]()
+    if inplace and hasattr(made, "inplace"):
+        made.inplace = True
+    return made

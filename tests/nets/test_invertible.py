@@ -171,6 +171,24 @@ def test_sampling_column_by_column_computes_what_full_passes_do() -> None:
     assert torch.allclose(log, slow_log, atol=1e-10)
 
 
+@pytest.mark.parametrize("context", [0, CONTEXT])
+@pytest.mark.parametrize("width", [1, 2, D])
+@pytest.mark.parametrize("curve", ["relu", "silu", "tanh", "identity"])  # the first two can be applied in place
+def test_without_gradients_columns_are_those_of_full_passes(curve: str, width: int, context: int) -> None:
+    """Whatever stands where weights are masked, and again after weights were changed."""
+    torch.manual_seed(width)
+    made = MaskedAutoregressive(width, SPLINE, (7, 12), curve, context=context).double()
+    z, given = torch.randn(ROWS, width).double(), torch.randn(ROWS, context).double() if context else None
+    with torch.no_grad():
+        for _ in range(2):
+            for weight in made.parameters():
+                weight.copy_(torch.randn_like(weight))
+            quick, log = made.inverse(z, given)
+            slow, slow_log = made._by_passes(z, given)
+            assert torch.allclose(quick, slow, atol=1e-10)
+            assert torch.allclose(log, slow_log, atol=1e-10)
+
+
 @pytest.mark.parametrize("bins", [2, 8])
 def test_the_compiled_spline_is_the_plain_one_with_its_gradients(bins: int) -> None:
     from benthic.nets.invertible import rational_quadratic
@@ -207,6 +225,24 @@ def test_the_compiled_spline_shares_its_work_among_threads() -> None:
     finally:
         torch.set_num_threads(kept)
     assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
+
+
+@pytest.mark.parametrize("kind", ["by entries", "by planes", "transposed", "shared"])
+def test_the_kernel_of_devices_finds_the_numbers_of_every_entry(kind: str) -> None:
+    from benthic.nets.invertible.spline_device import _laid
+
+    raw = {
+        "by entries": torch.randn(6, 4, 11),
+        "by planes": torch.randn(6, 11, 2, 2).movedim(1, -1),
+        "transposed": torch.randn(11, 24).T,
+        "shared": torch.randn(1, 11).expand(24, -1),
+    }[kind]
+    lying, (inner, outer_stride, inner_stride, stride) = _laid(raw)
+    at, j = torch.arange(24)[:, None], torch.arange(11)
+    places = at // inner * outer_stride + at % inner * inner_stride + j * stride
+    memory = lying.as_strided((lying.numel(),), (1,))
+    assert torch.equal(memory[places], raw.reshape(24, 11))
+    assert (lying.data_ptr() == raw.data_ptr()) == (kind != "shared")  # copied only where it must be
 
 
 def test_actnorm_begins_where_the_data_say() -> None:
@@ -339,3 +375,24 @@ def test_the_kinks_of_units_that_see_few_columns_lie_among_the_rows() -> None:
     layer = MaskedLinear(mask)
     kinks = (layer.bias / layer.weight[:, 0]).abs()
     assert abs(float((kinks > 0.5).double().mean()) - 0.75) < 0.03
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda context: Coupling(4, AffineLaw(), (8,), context=context),
+        lambda context: Planar(4, context=context),
+        lambda context: Radial(4, context=context),
+        lambda context: Residual(4, (8,), context=context),
+    ],
+)
+def test_rows_and_contexts_of_another_width_are_refused(made: Callable[[int], Transform]) -> None:
+    """No coupling takes three columns for four, and no map goes on without the context it was built for."""
+    x, three = torch.randn(5, 4), torch.randn(5, 3)
+    with pytest.raises(InvalidInput, match=r"shape \(5, 3\); this map was built for 4 columns"):
+        made(0)(three)
+    for way in (made(2), made(2).inverse):
+        with pytest.raises(InvalidInput, match="the context has 0 numbers a row; this map was built for 2"):
+            way(x)
+        with pytest.raises(InvalidInput, match="the context has 3 numbers a row; this map was built for 2"):
+            way(x, three)

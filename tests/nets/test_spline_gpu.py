@@ -15,17 +15,22 @@ pytestmark = [
 
 
 def splines(shape: tuple[int, ...], bins: int, planes: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """Numbers and the raw numbers of their splines, one after the other or, as convolutions leave them, by planes."""
+    """Numbers and the raw numbers of their splines, one after the other or, as convolutions leave them, by planes.
+
+    Numbers without rows have one plane for all of them.
+    """
     torch.manual_seed(bins)
     count = 3 * bins - 1
     x = 3 * torch.randn(shape, device="cuda")
+    if planes and len(shape) == 1:
+        return x, 2 * torch.randn(count, *shape, device="cuda").T
     if planes:
         return x, 2 * torch.randn(shape[0], count, *shape[1:], device="cuda").movedim(1, -1)
     return x, 2 * torch.randn(*shape, count, device="cuda")
 
 
 @pytest.mark.parametrize("bins", [1, 2, 5, 8, 16])
-@pytest.mark.parametrize(("shape", "planes"), [((300,), False), ((3, 4, 5, 7), True), ((40, 9), False)])
+@pytest.mark.parametrize(("shape", "planes"), [((300,), False), ((300,), True), ((3, 4, 5, 7), True), ((40, 9), False)])
 def test_the_kernel_is_the_plain_spline_with_its_gradients(shape: tuple[int, ...], bins: int, planes: bool) -> None:
     """Single precision loses digits in steep bins, so the plain form in that precision says how many."""
     x, raw = splines(shape, bins, planes)

@@ -187,6 +187,8 @@ def columns_of(width: int, schema: Schema | None, rows: Tensor, declared: Mappin
             (c.name, f"column {c.name!r}", tuple(range(g.start, g.stop)), c.kind)
             for c, g in zip(schema.columns, schema.groups, strict=True)
         ]
+    if declared is not None and not isinstance(declared, Mapping):
+        raise InvalidInput(f"columns is {declared!r}; give a dict from columns to kinds, such as {{0: 'positive'}}")
     declared = dict(declared or {})
     known = [key for key, *_ in parts]
     for key in declared:
@@ -224,7 +226,8 @@ def _one(name: str, source: tuple[int, ...], kind: str, wish: Any, rows: Tensor)
 
 
 def _interval(name: str, source: tuple[int, ...], wish: Any) -> tuple[Any, ...]:
-    if len(wish) != 2 or not -np.inf < float(wish[0]) < float(wish[1]) < np.inf:
+    numbers = all(isinstance(end, (int, float, np.number)) for end in wish)
+    if len(wish) != 2 or not numbers or not -np.inf < wish[0] < wish[1] < np.inf:
         raise InvalidInput(f"{name} is declared {wish!r}; give a finite (low, high) with low < high")
     return name, source, "interval", float(wish[0]), float(wish[1]), 1.0, 0
 

@@ -173,7 +173,8 @@ class ContinuousFlow(Uses, Encodes, Samples, HasExactDensity, NetworkEstimator):
             )
         if self.solver_steps is not None and not _is_count(self.solver_steps):
             raise InvalidInput(f"solver_steps is {self.solver_steps!r}; training takes at least 1 step")
-        if not (self.rtol > 0 and self.atol > 0 and self.training_tolerance > 0):
+        tolerances = (self.rtol, self.atol, self.training_tolerance)
+        if not all(isinstance(value, (int, float)) and value > 0 for value in tolerances):
             raise InvalidInput(
                 f"rtol is {self.rtol}, atol {self.atol} and training_tolerance {self.training_tolerance}; "
                 "tolerances must be positive"
@@ -182,7 +183,7 @@ class ContinuousFlow(Uses, Encodes, Samples, HasExactDensity, NetworkEstimator):
     @property
     def _hidden(self) -> tuple[int, ...]:
         sizes = self.hidden_layer_sizes
-        return (sizes,) if isinstance(sizes, int) else tuple(sizes)
+        return tuple(sizes) if isinstance(sizes, Sequence) else (sizes,)
 
     @property
     def _exact(self) -> bool:
@@ -223,7 +224,8 @@ class ContinuousFlow(Uses, Encodes, Samples, HasExactDensity, NetworkEstimator):
         Z: (n, d) codes, for instance of ``encode``. times: rising, from 0 (codes) to 1 (examples), or how many.
         """
         codes, origin = self._arrive_codes(Z, "paths")
-        times = np.linspace(0, 1, times) if isinstance(times, int) else np.asarray(times, dtype=float)
+        with speaking(self, "paths"):
+            times = np.linspace(0, 1, times) if isinstance(times, int) else np.asarray(times, dtype=float)
         if times.ndim != 1 or len(times) < 2 or times[0] != 0 or times[-1] > 1 or not (np.diff(times) > 0).all():
             raise self._fail("paths", "times must rise from 0 to at most 1, two or more of them")
         network = in_type(self.network_, codes.dtype)

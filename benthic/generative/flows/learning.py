@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -187,14 +187,35 @@ class FlowEstimator(NetworkEstimator):
     @property
     def _hidden(self) -> tuple[int, ...]:
         sizes = self.hidden_layer_sizes
-        return (sizes,) if isinstance(sizes, int) else tuple(sizes)
+        return tuple(sizes) if isinstance(sizes, Sequence) else (sizes,)
 
     def _build_network(self, name: str) -> nn.Module:
         design = self._design()
         filler = self._dequantizer()
         if filler is not None and self.dequantize == "variational":
             filler.posterior = learned_noise(design, len(self.columns_.discrete))
-        return FlowModel(build(design), filler, design.event)
+        network = FlowModel(build(design), filler, design.event)
+        if isinstance(design.kind, Transform):
+            self._try(network, design)
+        return network
+
+    @staticmethod
+    def _try(network: FlowModel, design: Design) -> None:
+        """Refuse a map of the user's that does not take the rows, before training does with fewer words."""
+        like = next(network.parameters(), torch.zeros(()))
+        rows = torch.zeros((2, design.width), dtype=like.dtype, device=like.device)
+        given = rows.new_zeros(2, design.context) if design.context else None
+        try:
+            with torch.no_grad():
+                shape = tuple(network.encode(rows, given)[0].shape)
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            cause = str(error).splitlines()[0]
+            beside = f" with {design.context} numbers given" if design.context else ""
+            raise InvalidInput(
+                f"kind is a Transform that does not take rows of {design.width} columns{beside}: {cause}"
+            ) from error
+        if shape != tuple(rows.shape):
+            raise InvalidInput(f"kind is a Transform that gives {shape} for rows {tuple(rows.shape)}; they must match")
 
     def _dequantizer(self) -> Dequantizer | None:
         discrete = self.columns_.discrete
@@ -220,13 +241,16 @@ class FlowEstimator(NetworkEstimator):
         _one_of("dequantize", self.dequantize, DEQUANTIZERS)
         _one_of("condition", self.condition, CONDITIONS)
         sizes = self._hidden
-        if not sizes or not all(size >= 1 for size in sizes):
-            raise InvalidInput(f"hidden_layer_sizes is {sizes!r}; give one or more whole numbers >= 1")
+        if not sizes or not all(isinstance(size, int) and size >= 1 for size in sizes):
+            raise InvalidInput(
+                f"hidden_layer_sizes is {self.hidden_layer_sizes!r}; give one or more whole numbers >= 1"
+            )
         for name in ("transforms", "scales", "channels", "bins"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < 1):
                 raise InvalidInput(f"{name} is {value!r}; it must be a whole number of at least 1")
-        if not 2 <= self.bins <= 500 or not 0 < self.bound < math.inf:
+        number = isinstance(self.bound, (int, float)) and 0 < self.bound < math.inf
+        if not 2 <= self.bins <= 500 or not number:
             raise InvalidInput(f"bins is {self.bins!r} and bound {self.bound!r}; use 2 to 500 bins, a positive bound")
 
     # -- conditions ------------------------------------------------------------------------------------

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benthic.generative.flows.network import log_normal, rademacher
+from benthic.generative.flows.network import log_normal
+from benthic.generative.flows.row_noise import RowNoise
 from benthic.nets.invertible.transform import Transform
-from benthic.nets.noise import draw_normal, draw_uniform
 
 _TOGETHER = 1 << 16  # numbers evaluated at once, over rows and draws
 _EDGE = 1e-6  # of the unit interval before the logit
@@ -159,29 +159,29 @@ class FlowModel(nn.Module):
         y, log = self.transform.inverse(z, c)
         return y.flatten(1), log
 
-    def bounds(self, x: Tensor, c: Tensor | None, draws: int, generator: torch.Generator, exact: bool = True) -> Tensor:
-        """Estimates of the bound of each row, (draws, n); rows share their noise, so that batching cannot matter.
+    def bounds(self, x: Tensor, c: Tensor | None, draws: int, first: int = 0, exact: bool = True) -> Tensor:
+        """Estimates of the bound of each row, (draws, n), by noise that belongs to the number of the row.
 
-        exact: whether log-determinants are computed where they could be estimated, a probe for each draw.
+        first: the number of the first row, where these are some of many. exact: whether log-determinants are computed
+        where they could be estimated, a probe for each draw.
         """
         if self.dequantizer is None:
             return self.log_density(x, c)[None]
         n, m = len(x), len(self.dequantizer.where)
-        found, left = [], draws
-        while left:
-            k = min(left, max(1, _TOGETHER // max(1, n * m)))
-            left -= k
-            normal = draw_normal((k, 1, m), x, generator).expand(k, n, m).reshape(-1, m)
-            uniform = draw_uniform((k, 1, m), x, generator).expand(k, n, m).reshape(-1, m)
-            rows, given = x.repeat(k, 1), None if c is None else c.repeat(k, 1)
-            u, log_q = self.dequantizer.noise(rows, normal, uniform)
+        noise, found = RowNoise(first, n, m), []
+        together = max(1, _TOGETHER // max(1, n * m))
+        for begin in range(0, draws, together):
+            some = range(begin, min(begin + together, draws))
+            rows, given = x.repeat(len(some), 1), None if c is None else c.repeat(len(some), 1)
+            learned = self.dequantizer.posterior is not None
+            source = (noise.normal if learned else noise.uniform)(some, x).flatten(0, 1)
+            u, log_q = self.dequantizer.noise(rows, source if learned else None, None if learned else source)
             y, log = self.dequantizer(rows, u)
             if self.estimated and not exact:
-                probes = rademacher((k, 1, m), x, generator).expand(k, n, m).reshape(-1, m)
-                value = self.log_estimate(y, probes)
+                value = self.log_estimate(y, noise.signs(some, x).flatten(0, 1))
             else:
                 value = self.log_density(y, given)
-            found.append((value + log - log_q).reshape(k, n))
+            found.append((value + log - log_q).reshape(-1, n))
         return torch.cat(found)
 
     @torch.no_grad()

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from benthic.base.capabilities import Encodes, HasExactDensity, Samples, to_numpy
+from benthic.base.errors import InvalidInput
 from benthic.base.likelihood import Likelihood
 from benthic.base.seeds import generator
 from benthic.base.validation import speaking
@@ -22,7 +23,7 @@ from benthic.generative.flows.filling import FillingFlowEstimator
 from benthic.generative.flows.model import FlowModel
 from benthic.generative.flows.picture import draw_density
 from benthic.generative.latent_pictures import training_picture
-from benthic.generative.vae.conditions import parse_given
+from benthic.generative.vae.conditions import dimensions, parse_given
 from benthic.nets.evaluate import device_of, in_blocks
 from benthic.nets.noise import draw_normal
 from benthic.uses.strangeness import anomaly
@@ -198,10 +199,13 @@ class NormalizingFlow(Uses, Encodes, Samples, HasExactDensity, FillingFlowEstima
         return joint + torch.as_tensor(np.log(self.class_prior_)).to(joint)
 
     def _draws(self, rows: Tensor, c: Tensor | None, network: FlowModel, draws: int, exact: bool = True) -> Tensor:
-        """Estimates of log p, (draws, n); every block draws the same noise."""
+        """Estimates of log p, (draws, n); the noise of a row does not depend on the block that it is in."""
+        first = 0
 
         def block(y: Tensor, given: Tensor | None) -> Tensor:
-            return network.bounds(y, given, draws, generator(0, "likelihood"), exact).T
+            nonlocal first
+            first += len(y)
+            return network.bounds(y, given, draws, first - len(y), exact).T
 
         return self._blocks(block, rows, c).T
 
@@ -223,6 +227,20 @@ class NormalizingFlow(Uses, Encodes, Samples, HasExactDensity, FillingFlowEstima
     def log_prob(self, X: Any, given: Any = None) -> Any:
         """Exact log-density of each row, (n,), given its condition if there is one; absent with discrete columns."""
         return self.likelihood(X, given=given).value
+
+    @_where_exact
+    def grad_log_prob(self, X: Any, t: Any = None, *, given: Any = None) -> Any:
+        """Gradient of the log-density at each row (the Stein score), like ``X``; absent with discrete columns."""
+        tensor, origin = self._arrive(X, "grad_log_prob")
+        c = None if given is None else self._condition(given, len(tensor), tensor, "grad_log_prob")
+        if c is None and self.condition is not None:
+            self._need_condition("grad_log_prob")
+        with speaking(self, "grad_log_prob"), torch.enable_grad():
+            self.columns_.check(tensor)
+            leaf = tensor.detach().clone().requires_grad_()
+            (gradient,) = torch.autograd.grad(self._log_values(leaf, c, 1).sum(), leaf)
+        event = getattr(self, "_event_shape", None)
+        return origin.mirror(gradient if event is None else gradient.reshape(-1, *event))
 
     def likelihood(self, X: Any, method: str | None = None, *, given: Any = None) -> Likelihood:
         """Log-likelihood of each row, with how it was obtained.
@@ -288,6 +306,11 @@ class NormalizingFlow(Uses, Encodes, Samples, HasExactDensity, FillingFlowEstima
         self._check_draws(n)
         noise = generator(self._sampling_seed(seed), "sample")
         with speaking(self, "sample"):
+            if self.condition is None and given is not None and not isinstance(given, dict) and dimensions(given) < 2:
+                raise InvalidInput(
+                    "given is not rows (1 or n, columns), and the flow was fitted without conditions; "
+                    "pass rows with NaN in their gaps, or set condition and fit(X, y)"
+                )
             known = parse_given(given if self.condition or isinstance(given, dict) else self._as_rows(given), "labels")
             if self.condition == "vectors" and not isinstance(given, dict):
                 known = parse_given(given, "vectors")
@@ -313,6 +336,7 @@ class NormalizingFlow(Uses, Encodes, Samples, HasExactDensity, FillingFlowEstima
     def _sample_gaps(self, X: Any, n: int, c: Tensor | None, noise: torch.Generator) -> Any:
         rows, origin = self._arrive(X, "sample", missing=True)
         with speaking(self, "sample"):
+            self.columns_.check(rows)
             rows = conditions(rows, n)
         drawn = self._data(self._codes_of(self._fill(rows, noise, c).draw)).to(rows)
         rows = torch.where(torch.isnan(rows), drawn, rows)
@@ -324,6 +348,8 @@ class NormalizingFlow(Uses, Encodes, Samples, HasExactDensity, FillingFlowEstima
         gaps = torch.isnan(tensor)
         if not bool(gaps.any()):
             return self._data_out(tensor, origin)
+        with speaking(self, "impute"):
+            self.columns_.check(tensor)
         c = None if given is None else self._condition(given, len(tensor), tensor, "impute")
         return self._data_out(torch.where(gaps, self._expected(tensor, c).to(tensor), tensor), origin)
 

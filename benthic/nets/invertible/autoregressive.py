@@ -107,7 +107,7 @@ class MaskedMLP(nn.Module):
         check_masks(made, width, outputs)
         self.width, self.outputs, self.context, self.own = width, outputs, context, masks is not None
         self.layers: Any = nn.ModuleList([MaskedLinear(mask) for mask in made])
-        self.curve = activation(nonlinearity)
+        self.curve, self.curve_in_place = activation(nonlinearity), activation(nonlinearity, inplace=True)
         self._cuts = [_cuts(d, width) for d in degrees_of(width, hidden, context)]
         with torch.no_grad():  # near the identity at first
             self.layers[-1].weight.mul_(_START)
@@ -142,52 +142,61 @@ def _cuts(degrees: Tensor, width: int) -> list[int]:
 class Walk:
     """Parameters column by column: after column i is known only the units that see i columns are new.
 
-    So all columns together cost about one pass of the network, where d passes would do the same.
+    So all columns together cost about one pass of the network, where d passes would do the same. Units lie one after
+    another, (units, n): new ones follow those before, and products read and write whole stretches of memory.
+    What is new sees all that is known, so that no weight in use is masked.
     ``parameters(i)`` needs the columns before i, told in order by ``tell``.
     """
 
     def __init__(self, network: MaskedMLP, context: Tensor | None, like: Tensor) -> None:
         self._network, self._known = network, network.context
-        self._weights = [layer.weight * layer.mask for layer in network.layers]
-        # the context first, so that what is known is always the first so many inputs
-        self._weights[0] = self._weights[0].roll(network.context, 1)
-        # parameters of a column in a multiple of eight: products of odd widths take nearly twice as long on a CPU
-        air = -network.outputs % 8 if network.outputs > 8 else 0
-        self._last = F.pad(self._weights[-1].reshape(network.width, network.outputs, -1), (0, 0, 0, air))
-        self._bias = F.pad(network.layers[-1].bias.reshape(network.width, -1), (0, air))
+        self._weights = [layer.weight for layer in network.layers]
+        if context is not None:  # the context first, so that what is known is always the first so many inputs
+            self._weights[0] = self._weights[0].roll(network.context, 1)
+        self._last = self._weights[-1].reshape(network.width, network.outputs, -1)
+        self._bias = network.layers[-1].bias.reshape(network.width, network.outputs)
         # without gradients what is computed goes to its place; with them it is joined to what was there
         self._kept = not torch.is_grad_enabled()
-        widths = [network.width + network.context, *(cuts[-1] for cuts in network._cuts)]
-        self._units = [like.new_empty(len(like), width if self._kept else 0) for width in widths]
+        counts = [network.width + network.context, *(cuts[-1] for cuts in network._cuts)]
+        self._units = [like.new_empty(count if self._kept else 0, len(like)) for count in counts]
         if context is not None:
-            self._add(0, 0, context)
+            self._add(0, 0, context.T)
 
     def _add(self, place: int, start: int, new: Tensor) -> None:
-        """Put the outputs of further units of a layer, from ``start`` on, beside those before."""
-        if self._kept and new.shape[1] == self._units[place].shape[1]:
-            self._units[place] = new
-        elif self._kept:
-            self._units[place][:, start : start + new.shape[1]] = new
+        """Put the outputs of further units of a layer, from ``start`` on, after those before."""
+        if self._kept:
+            self._units[place][start : start + len(new)] = new
         else:
-            self._units[place] = torch.cat([self._units[place], new], 1)
+            self._units[place] = torch.cat([self._units[place], new])
+
+    def _compute(self, place: int, start: int, end: int, seen: int) -> None:
+        """Units ``start`` to ``end`` of the layer after ``place``, from the first ``seen`` units there."""
+        network, known = self._network, self._units[place][:seen]
+        weight, bias = self._weights[place][start:end, :seen], network.layers[place].bias[start:end, None]
+        if not self._kept:
+            self._add(place + 1, start, network.curve(torch.addmm(bias, weight, known)))
+            return
+        new = torch.addmm(bias, weight, known, out=self._units[place + 1][start:end])
+        curved = network.curve_in_place(new)
+        if curved is not new:  # not every curve can be applied in place
+            self._add(place + 1, start, curved)
 
     def tell(self, column: Tensor) -> None:
         """The next column, (n,)."""
-        self._add(0, self._known, column[:, None])
+        self._add(0, self._known, column[None])
         self._known += 1
 
     def parameters(self, i: int) -> Tensor:
         """Of column i, (n, outputs)."""
-        network, seen = self._network, self._known
-        for place, cuts in enumerate(network._cuts):
+        seen = self._known
+        for place, cuts in enumerate(self._network._cuts):
             start, end = (cuts[i - 1] if i else 0), cuts[i]
             if end > start:
-                weight, bias = self._weights[place][start:end, :seen], network.layers[place].bias[start:end]
-                self._add(place + 1, start, network.curve(F.linear(self._units[place][:, :seen], weight, bias)))
+                self._compute(place, start, end, seen)
             seen = end
         if not seen:  # nothing is known: the same for all rows
-            return self._bias[i, : network.outputs].expand(len(self._units[0]), -1)
-        return F.linear(self._units[-1][:, :seen], self._last[i, :, :seen], self._bias[i])[:, : network.outputs]
+            return self._bias[i].expand(self._units[0].shape[1], -1)
+        return torch.addmm(self._bias[i, :, None], self._last[i, :, :seen], self._units[-1][:seen]).T
 
 
 class MaskedAutoregressive(Transform):
@@ -233,13 +242,14 @@ class MaskedAutoregressive(Transform):
             return self._by_passes(z, context)
         self.network._joined(z, context)
         walk = self.network.walk(context, z)
+        codes = z.T.contiguous()  # (d, n)
         columns, logs = [], []
         for i in range(self.width):
-            x, log = self.law.inverse(z[:, i], walk.parameters(i))
+            x, log = self.law.inverse(codes[i], walk.parameters(i))
             walk.tell(x)
             columns.append(x)
             logs.append(log)
-        return torch.stack(columns, 1), torch.stack(logs, 1).sum(1)
+        return torch.stack(columns, 1), torch.stack(logs).sum(0)
 
     def _by_passes(self, z: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor]:
         """One pass of the network for each column, for masks of any kind."""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from benthic.base.errors import InvalidInput
 from benthic.nets.activations import activation
 from benthic.nets.invertible.laws import Law
-from benthic.nets.invertible.transform import Transform, sum_rows, with_context
+from benthic.nets.invertible.transform import Transform, check_shape, sum_rows, with_context
 from benthic.nets.mlp import MLP
 
 
@@ -37,6 +37,9 @@ class Coupling(Transform):
         swap: bool = False,
     ) -> None:
         super().__init__()
+        if width < 1:
+            raise InvalidInput(f"Coupling: width is {width}; at least one column is needed")
+        self.width, self.context = width, context
         self.law, self.kept, self.moved, self.swap = law, width // 2, width - width // 2, swap and width > 1
         if self.swap:
             self.kept, self.moved = self.moved, self.kept
@@ -62,12 +65,14 @@ class Coupling(Transform):
 
     def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """z and the log-determinant."""
+        check_shape("Coupling", x, self.width, context, self.context)
         kept, moved = self._parts(x)
         moved, log = self.law.forward(moved, self._raw(kept, context))
         return self._joined(kept, moved), log.sum(1)
 
     def inverse(self, z: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """x and the log-determinant."""
+        check_shape("Coupling", z, self.width, context, self.context)
         kept, moved = self._parts(z)
         moved, log = self.law.inverse(moved, self._raw(kept, context))
         return self._joined(kept, moved), log.sum(1)
@@ -117,6 +122,7 @@ class ImageCoupling(Transform):
             raise InvalidInput(
                 f"ImageCoupling: {channels} channels have no two halves; squeeze the picture first, or add a channel"
             )
+        self.channels, self.context = channels, context if network is None else None
         self.kept, self.law = channels // 2, law
         self.network = network or ConvBlock(self.kept + context, hidden, self.kept * law.outputs, nonlinearity)
 
@@ -127,12 +133,14 @@ class ImageCoupling(Transform):
 
     def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """z and the log-determinant."""
+        check_shape("ImageCoupling", x, self.channels, context, self.context)
         kept, moved = x[:, : self.kept], x[:, self.kept :]
         moved, log = self.law.forward(moved, self._raw(kept, context))
         return torch.cat([kept, moved], 1), sum_rows(log)
 
     def inverse(self, z: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """x and the log-determinant."""
+        check_shape("ImageCoupling", z, self.channels, context, self.context)
         kept, moved = z[:, : self.kept], z[:, self.kept :]
         moved, log = self.law.inverse(moved, self._raw(kept, context))
         return torch.cat([kept, moved], 1), sum_rows(log)

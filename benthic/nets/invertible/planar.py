@@ -7,24 +7,26 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benthic.nets.invertible.laws import bisect
-from benthic.nets.invertible.transform import Transform
+from benthic.nets.invertible.transform import Transform, check_shape
 
 
 class _Pushed(Transform):
     """A map whose few parameters are learned numbers, or given by a linear layer from the context."""
 
-    def __init__(self, numbers: int, context: int) -> None:
+    def __init__(self, width: int, numbers: int, context: int) -> None:
         super().__init__()
+        self.width, self.context = width, context
         self.numbers = nn.Parameter(0.1 * torch.randn(numbers))
         self.given = nn.Linear(context, numbers) if context else None
         if self.given is not None:
             nn.init.normal_(self.given.weight, std=0.01)
             nn.init.zeros_(self.given.bias)
 
-    def _raw(self, n: int, context: Tensor | None) -> Tensor:
-        """(n, numbers)."""
-        if self.given is None or context is None:
-            return self.numbers.expand(n, -1)
+    def _raw(self, x: Tensor, context: Tensor | None) -> Tensor:
+        """The parameters for rows (n, width), (n, numbers)."""
+        check_shape(type(self).__name__, x, self.width, context, self.context or None)
+        if self.given is None:
+            return self.numbers.expand(len(x), -1)
         shift: Tensor = self.given(context)
         return self.numbers + shift
 
@@ -36,11 +38,10 @@ class Planar(_Pushed):
     """
 
     def __init__(self, width: int, *, context: int = 0) -> None:
-        super().__init__(2 * width + 1, context)
-        self.width = width
+        super().__init__(width, 2 * width + 1, context)
 
-    def _parts(self, n: int, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        raw = self._raw(n, context)
+    def _parts(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        raw = self._raw(x, context)
         w, u, b = raw[:, : self.width], raw[:, self.width : -1], raw[:, -1]
         along = (w * u).sum(1)
         room = F.softplus(along) - 1 + 1e-4  # above −1
@@ -52,13 +53,13 @@ class Planar(_Pushed):
 
     def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """z and the log-determinant."""
-        w, u, b, _ = self._parts(len(x), context)
+        w, u, b, _ = self._parts(x, context)
         at = (w * x).sum(1) + b
         return x + u * torch.tanh(at)[:, None], self._log(at, (w * u).sum(1))
 
     def inverse(self, z: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """x and the log-determinant."""
-        w, u, b, _ = self._parts(len(z), context)
+        w, u, b, _ = self._parts(z, context)
         push, goal = (w * u).sum(1), (w * z).sum(1) + b
         at = bisect(lambda t: t + push * torch.tanh(t), goal)
         slope = 1 + push.detach() * (1 - torch.tanh(at).square())
@@ -73,11 +74,10 @@ class Radial(_Pushed):
     """
 
     def __init__(self, width: int, *, context: int = 0) -> None:
-        super().__init__(width + 2, context)
-        self.width = width
+        super().__init__(width, width + 2, context)
 
-    def _parts(self, n: int, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        raw = self._raw(n, context)
+    def _parts(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        raw = self._raw(x, context)
         alpha = F.softplus(raw[:, -2]) + 1e-3
         beta = F.softplus(raw[:, -1] + 0.5413) - 1  # zero at zero
         return raw[:, : self.width], alpha, alpha * beta.clamp_min(-0.999)
@@ -88,14 +88,14 @@ class Radial(_Pushed):
 
     def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """z and the log-determinant."""
-        center, alpha, beta = self._parts(len(x), context)
+        center, alpha, beta = self._parts(x, context)
         away = x - center
         r = torch.linalg.vector_norm(away, dim=1)
         return x + (beta / (alpha + r))[:, None] * away, self._log(r, alpha, beta)
 
     def inverse(self, z: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """x and the log-determinant."""
-        center, alpha, beta = self._parts(len(z), context)
+        center, alpha, beta = self._parts(z, context)
         away = z - center
         far = torch.linalg.vector_norm(away, dim=1)
         half = alpha + beta - far  # r² + r (α + β − far) − α far = 0

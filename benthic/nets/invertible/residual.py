@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benthic.base.errors import InvalidInput
-from benthic.nets.invertible.transform import Transform
+from benthic.nets.invertible.transform import Transform, check_shape
 from benthic.nets.spectral import Singular
 
 LOGDETS = ("exact", "roulette")
@@ -71,6 +71,7 @@ class Residual(Transform):
         if logdet not in LOGDETS:
             raise InvalidInput(f"Residual: logdet is {logdet!r}; use 'exact' or 'roulette'")
         self.width, self.logdet, self.terms, self.bound = width, logdet, terms, bound
+        self.context = context
         sizes = [width, *hidden, width]
         self.layers: Any = nn.ModuleList([BoundedLinear(a, b, bound) for a, b in pairwise(sizes)])
         self.given = nn.Linear(context, sizes[1]) if context else None
@@ -92,8 +93,9 @@ class Residual(Transform):
 
     def _pass(self, x: Tensor, context: Tensor | None, weights: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """g(x) and the slopes of each hidden layer."""
+        check_shape("Residual", x, self.width, context, self.context or None)
         slopes = []
-        shift = self.given(context) if self.given is not None and context is not None else 0.0
+        shift = self.given(context) if self.given is not None else 0.0
         for place, (layer, weight) in enumerate(zip(self.layers[:-1], weights[:-1], strict=True)):
             u = F.linear(x, weight, layer.bias) + (shift if place == 0 else 0.0)
             slopes.append(self._slope(u, place))

@@ -153,9 +153,13 @@ if _HAS_TRITON:
 
 
 def _laid(raw: Tensor) -> tuple[Tensor, tuple[int, int, int, int]]:
-    """The numbers (..., P) where they lie, copied if that is neither way, and (inner, outer, inner and own strides)."""
-    if raw.ndim > 2 and raw.movedim(-1, 1).is_contiguous() and not raw.is_contiguous():
-        inner = math.prod(raw.shape[1:-1])
+    """The numbers (..., P) where they lie, copied if that is neither way, and (inner, outer, inner and own strides).
+
+    Entries (n, P) whose numbers lie plane after plane are those of one row.
+    """
+    rows = raw if raw.ndim > 2 else raw[None]
+    if rows.movedim(-1, 1).is_contiguous() and not raw.is_contiguous():
+        inner = math.prod(rows.shape[1:-1])
         return raw, (inner, inner * raw.shape[-1], 1, inner)
     return raw.contiguous(), (1, raw.shape[-1], 0, 1)
 

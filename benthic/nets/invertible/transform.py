@@ -165,6 +165,16 @@ class Unflatten(Inverted):
         super().__init__(Flatten(event))
 
 
+def check_shape(name: str, x: Tensor, width: int, context: Tensor | None, given: int | None) -> None:
+    """Refuse examples (n, width, ...) of another width, or a context (n, given) of another; None: any will do."""
+    if x.ndim < 2 or x.shape[1] != width:
+        kind = "columns" if x.ndim < 3 else "channels"
+        raise InvalidInput(f"{name}: examples have shape {tuple(x.shape)}; this map was built for {width} {kind}")
+    seen = 0 if context is None else context.shape[1]
+    if given is not None and seen != given:
+        raise InvalidInput(f"{name}: the context has {seen} numbers a row; this map was built for {given}")
+
+
 def sum_rows(values: Tensor) -> Tensor:
     """Sums (n,) over all but the first dimension."""
     return values.flatten(1).sum(1)
