@@ -1,7 +1,8 @@
 """How good the samples of one diffusion model are by every sampler, and the bits per pixel of two more.
 
 Run with ``python -m benchmarks.gpu.diffusion_table PICTURES.npz OUT_FOLDER [--names table subvp vdm] [--seconds 300]
-[--judging 240] [--quick]``. Labels are not used but by the judge.
+[--judging 240] [--halved] [--quick]``. Labels are not used but by the judge. ``--halved`` takes pictures of 14 by 14
+pixels, a smaller network and fewer samples, for two cores without a GPU.
 
 ``table``: one set of weights, those of EDM, is asked by all samplers: in its own time, and in the times of the
 variance-preserving equation and chain, for which the network sees the noise level that belongs to them. Evaluations of
@@ -31,7 +32,7 @@ import torch
 from torch import Tensor, nn
 
 import benthic
-from benchmarks.gpu.picture_judge import SIDE, Judge, Results, arguments, device, pictures, save_png, train_judge
+from benchmarks.gpu.picture_judge import Judge, Results, arguments, device, pictures, save_png, side_of, train_judge
 from benthic.generative.diffusion import VP, AddedNoise, DiscreteChain, SubVP, log_likelihood, sample
 from benthic.generative.diffusion.denoiser import Clipped, Denoising
 from benthic.generative.diffusion.fast import fast_call
@@ -43,10 +44,13 @@ from benthic.metrics import frechet_distance
 from benthic.nets.unet import channels_last, default_unet
 
 NETWORK: dict[str, Any] = {"channels": 32, "multipliers": (1, 2, 2), "blocks": 2, "attention": (7,)}
+SMALL: dict[str, Any] = {"channels": 32, "multipliers": (1, 2), "blocks": 1, "attention": (7,)}
 TRAINER: dict[str, Any] = {"batch_size": 512, "lr": 1e-3, "ema": 0.999, "precision": "bf16", "verbose": False}
 COPIES = 4  # of the training pictures, each dequantized by draws of its own
 BLOCK = 1250  # pictures that are drawn together
 SAMPLES = {1000: 1250, 50: 5000, 35: 10_000, 20: 10_000, 10: 10_000}  # by evaluations, unless listed first
+
+HALVED = dict.fromkeys(SAMPLES, 500)
 
 # The same noise levels as those of EDM, σ/α from 0.01 to 80, in the times of others.
 OWN = AddedNoise()
@@ -122,10 +126,12 @@ class FineUNet(nn.Module):
     in the units in which they lie between 0 and 1. time: the process, where the network is told the time.
     """
 
-    def __init__(self, spread: float, time: Any = None, powers: Sequence[int] = range(3, 9), **options: Any) -> None:
+    def __init__(
+        self, spread: float, side: int, time: Any = None, powers: Sequence[int] = range(3, 9), **options: Any
+    ) -> None:
         super().__init__()
         scale = 50.0 if time is None else 1000.0
-        self.body = default_unet((1 + 2 * len(powers), SIDE, SIDE), outputs=1, level_scale=scale, **options)
+        self.body = default_unet((1 + 2 * len(powers), side, side), outputs=1, level_scale=scale, **options)
         self.time = time
         self.register_buffer("waves", torch.tensor([2 * math.pi * 2**k * spread for k in powers]))
 
@@ -141,24 +147,29 @@ class FineUNet(nn.Module):
 class Weights:
     """The trained network, in standard units, as a denoiser in the time of any process."""
 
-    def __init__(self, model: Any) -> None:
-        self.scales, self.denoiser = model.scales_, model.denoiser()
+    def __init__(self, model: Any, side: int) -> None:
+        self.scales, self.denoiser, self.side = model.scales_, model.denoiser(), side
         call = fast_call(self.denoiser.function, device(), compile_=False, capture=True, precision="bf16")
         self.denoiser = replace(self.denoiser, function=call)
-        ends = self.scales.transform(torch.tensor([[0.0], [1.0]]).expand(2, SIDE * SIDE))
+        ends = self.scales.transform(torch.tensor([[0.0], [1.0]]).expand(2, side * side))
         self.low, self.high = float(ends.min()), float(ends.max())
 
     def draw(self, n: int, process: Any, sampler: Any, steps: int, times: str | None) -> tuple[Tensor, int]:
-        """Pictures (n, 784) in [0, 1], and the evaluations that a block of them took."""
+        """Flat pictures (n, d) in [0, 1], and the evaluations that a block of them took."""
         stream = torch.Generator(device()).manual_seed(0)
         counted = Counted(replace(self.denoiser, process=process))
         parts = []
         for _ in range(-(-n // BLOCK)):
-            shape = (min(n, BLOCK), 1, SIDE, SIDE)
+            shape = (min(n, BLOCK), 1, self.side, self.side)
             settings: dict[str, Any] = {"sampler": sampler, "steps": steps, "times": times, "device": device()}
             parts.append(sample(Clipped(counted, self.low, self.high), shape, generator=stream, **settings))
         rows = self.scales.inverse(torch.cat(parts)[:n].flatten(1))
         return rows.clamp(0, 1), counted.counts[0] // len(parts)
+
+
+def squared(rows: Tensor) -> Tensor:
+    """Flat pictures (n, d) as (n, 1, h, w)."""
+    return rows.reshape(len(rows), 1, side_of(rows), side_of(rows))
 
 
 def trained(path: Path, model: Any, X: Tensor, given: Any) -> tuple[Any, float]:
@@ -167,7 +178,7 @@ def trained(path: Path, model: Any, X: Tensor, given: Any) -> tuple[Any, float]:
     if path.exists():
         return on_device(benthic.load(path, modules=own)), 0.0
     start = time.perf_counter()
-    model.fit(X.reshape(-1, 1, SIDE, SIDE))
+    model.fit(squared(X))
     seconds = time.perf_counter() - start
     model.save(path, leave_out=[*own])
     return model, seconds
@@ -177,7 +188,10 @@ def sizes(given: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """The options of the network and of training."""
     if given.quick:
         return {**NETWORK, "channels": 8, "blocks": 1}, {**TRAINER, "steps": 20, "batch_size": 32}
-    return NETWORK, {**TRAINER, "steps": 10_000_000, "seconds": given.seconds}
+    budget = {"steps": 10_000_000, "seconds": given.seconds}
+    if given.halved:
+        return SMALL, {**TRAINER, "batch_size": 128, **budget}
+    return NETWORK, {**TRAINER, **budget}
 
 
 def on_device(model: Any) -> Any:
@@ -202,7 +216,7 @@ def facts(model: Any, network: dict[str, Any], seconds: float) -> dict[str, Any]
 
 def judge_of(path: Path, data: tuple[Tensor, ...], quick: bool) -> Judge:
     """The classifier of this file, or one that is trained and kept there."""
-    judge = Judge().to(device())
+    judge = Judge(side=side_of(data[0])).to(device())
     if path.exists():
         judge.load_state_dict(torch.load(path, map_location=device(), weights_only=True))
         return judge.eval()
@@ -237,14 +251,14 @@ def table(data: tuple[Tensor, ...], given: Any) -> None:
     model = benthic.EDM(unet=network, trainer=trainer, random_state=0)
     model, seconds = trained(given.out / "diffusion_table.safetensors", model, X, given)
     results.once("weights", lambda: facts(model, network, seconds))
-    weights, strips = Weights(model), []
+    weights, strips = Weights(model, side_of(X)), []
     begun = time.perf_counter()
 
     def judged(process: Any, times: str | None, sampler: Any, steps: int, n: int) -> dict[str, Any]:
         start = time.perf_counter()
         drawn, evaluations = weights.draw(n, process, sampler, steps, times)
         distance = frechet_distance(real, judge.features(drawn))
-        strips.append(torch.cat(list(drawn[:24].reshape(-1, SIDE, SIDE).float().cpu()), 1))
+        strips.append(torch.cat(list(squared(drawn[:24])[:, 0].float().cpu()), 1))
         save_png(given.out / "diffusion_table.png", torch.cat(strips))
         return {
             "evaluations": evaluations,
@@ -259,25 +273,26 @@ def table(data: tuple[Tensor, ...], given: Any) -> None:
             "seconds": time.perf_counter() - start,
         }
 
-    for name, work in rows(judged, given.quick):
+    for name, work in rows(judged, given):
         if name in results.found or time.perf_counter() - begun < given.judging:
             results.once(name, work)
-    left = [name for name, _ in rows(judged, given.quick) if name not in results.found]
+    left = [name for name, _ in rows(judged, given) if name not in results.found]
     print(f"{len(left)} rows are left for another call", flush=True)
 
 
-def rows(judged: Callable[..., dict[str, Any]], quick: bool) -> list[tuple[str, Callable[[], dict[str, Any]]]]:
+def rows(judged: Callable[..., dict[str, Any]], given: Any) -> list[tuple[str, Callable[[], dict[str, Any]]]]:
     """The names and the work of all rows of the table."""
-    counts = (20, 10) if quick else (10, 20, 50, 1000)
+    quick, samples = given.quick, HALVED if given.halved else SAMPLES
+    counts = (20, 10) if quick else (10, 20, 50) if given.halved else (10, 20, 50, 1000)
     first = [(name, min(count, 20) if quick else count) for name, count in FIRST]
     rest = [(name, count) for count in counts for name in SAMPLERS]
     found: dict[str, Callable[[], dict[str, Any]]] = {}
     for place, (name, count) in enumerate([*first, *rest]):
         process, times, plan = SAMPLERS[name]
-        n = 60 if quick else 10_000 if place < len(first) else SAMPLES[count]
+        n = 60 if quick else 10_000 if place < len(first) and not given.halved else samples[count]
         found.setdefault(f"{name}, {count}", partial(judged, process, times, *plan(count), n))
     for name, (process, sampler) in FREE.items():
-        n = 60 if quick else SAMPLES[50]
+        n = 60 if quick else samples[50]
         found[name] = partial(judged, process, None, sampler, 50, n)
     return list(found.items())
 
@@ -292,7 +307,7 @@ def bits(name: str, data: tuple[Tensor, ...], given: Any) -> None:
     trainer |= {"precision": "tf32"}  # of a level 8 bits see too little
     settings = SUBVP if name == "subvp" else {}
     torch.manual_seed(0)
-    fine = FineUNet(float(noisy.std()), settings.get("process"), **network)
+    fine = FineUNet(float(noisy.std()), side_of(X), settings.get("process"), **network)
     kind = benthic.ScoreSDE if name == "subvp" else benthic.VariationalDiffusion
     model = kind(network=fine, trainer=trainer, random_state=0, **settings)
     results = Results(given.out, f"diffusion_{name}")
@@ -310,7 +325,7 @@ def bits(name: str, data: tuple[Tensor, ...], given: Any) -> None:
 def measured(model: Any, held: Tensor, method: str) -> dict[str, Any]:
     """Mean and standard error of the bits of a pixel."""
     start = time.perf_counter()
-    found = model.bits_per_dim(held.reshape(-1, 1, SIDE, SIDE), method, level=1 / 256).double()
+    found = model.bits_per_dim(squared(held), method, level=1 / 256).double()
     return {
         "bits_per_dim": float(found.mean()),
         "standard_error": float(found.std()) / len(found) ** 0.5,
@@ -325,11 +340,11 @@ def compared(model: Any, held: Tensor) -> dict[str, Any]:
     """What an adaptive solver with a tolerance of 1e-4 makes of the same pictures and one probe, in bits of a pixel."""
     stream = torch.Generator(held.device).manual_seed(1)
     x = held + torch.rand(held.shape, generator=stream, device=held.device) / 256
-    fixed = model.likelihood(x.reshape(-1, 1, SIDE, SIDE), "hutchinson(4)").value
-    points = model.scales_.transform(x).float().reshape(-1, 1, SIDE, SIDE)
+    fixed = model.likelihood(squared(x), "hutchinson(4)").value
+    points = squared(model.scales_.transform(x).float())
     options: dict[str, Any] = {"trace": "rademacher", "probes": 4, "rtol": 1e-4, "atol": 1e-4, "mode": "reverse"}
     adaptive = log_likelihood(model.denoiser(), points, seed=0, **options).value + model.scales_.log_jacobian()
-    found = [float(value.double().mean() / (SIDE * SIDE) + math.log(1 / 256)) for value in (fixed, adaptive)]
+    found = [float(value.double().mean() / held.shape[1] + math.log(1 / 256)) for value in (fixed, adaptive)]
     fixed_bits, adaptive_bits = (-value / math.log(2) for value in found)
     return {"fixed steps": fixed_bits, "adaptive": adaptive_bits, "pictures": len(held)}
 
@@ -338,8 +353,8 @@ def draw(model: Any, path: Path, quick: bool) -> None:
     """Ten rows of samples as a picture."""
     n = 10 if quick else 100
     found = model.sample(n, seed=0, sampler="dpm2m", steps=10 if quick else 50)
-    tiles = torch.as_tensor(found).float().cpu().reshape(n // 10, 10, SIDE, SIDE)
-    save_png(path, tiles.transpose(1, 2).reshape(n // 10 * SIDE, 10 * SIDE))
+    rows = torch.as_tensor(found).float().cpu()[:, 0].split(10)  # ten pictures (10, h, w) each
+    save_png(path, torch.cat([torch.cat(list(row), 1) for row in rows]))
 
 
 def main() -> None:
@@ -349,10 +364,11 @@ def main() -> None:
         "seconds": {"type": float, "default": 300.0, "help": "of training, for each model"},
         "judging": {"type": float, "default": 240.0, "help": "after which the table begins no new row"},
     }
-    given = arguments(__doc__ or "", names=names, **times)
+    small = {"action": "store_true", "help": "14 by 14 pixels and a smaller network"}
+    given = arguments(__doc__ or "", names=names, halved=small, **times)
     warnings.simplefilter("ignore")
     given.out.mkdir(parents=True, exist_ok=True)
-    data = pictures(given.data, given.quick)
+    data = pictures(given.data, given.quick, given.halved)
     for name in given.names:
         table(data, given) if name == "table" else bits(name, data, given)
 

@@ -112,7 +112,7 @@ def test_bad_input(two_sides, small_pictures):
         plain.sample(2, guidance=2.0)
     with pytest.raises(InvalidInput, match=r"guidance goes with a condition"):
         two_sides.sample(2, guidance=2.0)
-    for guidance in (-1.0, "strong", (1.0, 2.0)):
+    for guidance in (-1.0, "strong", (1.0, 2.0), ("a", 0, 1), (1.0, 5.0, 0.1), True):
         with pytest.raises(InvalidInput, match="guidance is"):
             two_sides.sample(2, given="left", guidance=guidance)
     with pytest.raises(InvalidInput, match="label 'up', which fit has not seen"):
@@ -123,8 +123,20 @@ def test_bad_input(two_sides, small_pictures):
         plain.sample(2, sampler="ancestor")
     with pytest.raises(InvalidInput, match="method 'exakt' is unknown"):
         plain.likelihood(ROWS, "exakt")
-    with pytest.raises(InvalidInput, match="the process lives between"):
-        plain.grad_log_prob(ROWS, t=5000)
+    assert two_sides.sample(2, given="left", guidance=np.float32(2)).shape == (2, 2)
+    for t in (5000, "late", [1.0, 2.0], math.nan):
+        with pytest.raises(InvalidInput, match=r"DDPM.grad_log_prob: t is .*between 1 and 1000"):
+            plain.grad_log_prob(ROWS, t=t)
+    for level in (0, -1.0, "fine"):
+        with pytest.raises(InvalidInput, match=r"DDPM.bits_per_dim: level is"):
+            plain.bits_per_dim(ROWS, level=level)
+    charges = benthic.PoissonFlow(**SMALL, trainer=FEW).fit(ROWS)
+    with pytest.raises(InvalidInput, match=r"PoissonFlow.likelihood: .*no bound; use 'ode'"):
+        charges.likelihood(ROWS, "elbo")
+    with pytest.raises(InvalidInput, match="strength='a'"):
+        plain.edit(ROWS, strength="a")
+    for strength in (0.05, 1e-4):  # of a chain there are then fewer levels than the 25 of sampling
+        assert np.abs(plain.edit(ROWS[:5], strength, seed=0) - ROWS[:5]).max() < 1.0
     with pytest.raises(InvalidInput, match="strength"):
         plain.edit(ROWS, strength=1.5)
     with pytest.raises(InvalidInput, match="examples of shape"):
@@ -132,6 +144,11 @@ def test_bad_input(two_sides, small_pictures):
     never = benthic.DDPM(**SMALL, condition_dropout=0.0, trainer=FEW).fit(APART, LABELS)
     with pytest.raises(InvalidInput, match="condition_dropout > 0"):
         never.sample(2, given="left", guidance=2.0)
+    for ask in (lambda: never.sample(2), lambda: never.likelihood(APART), lambda: never.encode(APART)):
+        with pytest.raises(InvalidInput, match="learned only with its labels; pass given"):
+            ask()
+    assert len(never.plot().axes) == 2  # without samples
+    assert never.sample(2, given="left").shape == (2, 2)
 
 
 @pytest.mark.parametrize(
@@ -150,6 +167,13 @@ def test_bad_input(two_sides, small_pictures):
         ({"steps": 1}, "at least 2"),
         ({"matching": "sliding"}, "matching 'sliding' is unknown"),
         ({"learned_variance": True, "process": "vp"}, "steps of a chain"),
+        ({"times": 3}, "times is 3; give a TimeLaw"),
+        ({"times": "log_norm"}, "did you mean 'log_normal'"),
+        ({"hidden": "wide"}, "hidden is 'wide'"),
+        ({"depth": 1.5}, "whole numbers"),
+        ({"dropout": "a"}, "a share"),
+        ({"unet": 3}, "unet is 3; give a dict"),
+        ({"unet": {"chanels": 8}}, "no setting 'chanels'.*did you mean 'channels'"),
     ],
 )
 def test_settings_that_cannot_be(settings, words):
@@ -179,6 +203,7 @@ def test_pictures_of_any_size_and_what_is_said_of_them(small_pictures):
     assert found.value.shape == (2,) and (found.stderr > 0).all()
     bits = small_pictures.bits_per_dim(PICTURES[:2], "elbo(2)")
     assert bits.shape == (2,) and np.isfinite(bits).all()
+    assert small_pictures.grad_log_prob(PICTURES[:2], t=500).shape == (2, 1, 8, 8)
     edited = small_pictures.edit(PICTURES[:2], 0.3, seed=0)
     assert edited.shape == (2, 1, 8, 8)
     assert small_pictures.plot().axes[2].images  # samples are shown
@@ -321,3 +346,24 @@ def test_on_a_gpu(name):
     assert drawn.is_cuda and drawn.shape == (5, 1, 8, 8) and torch.isfinite(drawn).all()
     rows = getattr(benthic, name)(**SMALL, trainer=FEW).fit(torch.tensor(ROWS, device="cuda"))
     assert torch.isfinite(rows.likelihood(torch.tensor(ROWS[:4], device="cuda")).value).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"autoencoder": "vae"}, "autoencoder is 'vae'; give a model"),
+        ({"autoencoder": benthic.VAE}, "autoencoder is .*; give a model, such as VAE"),
+        ({"prefit": True}, "prefit=True needs a fitted autoencoder"),
+        ({"diffusion": benthic.VAE(2)}, "diffusion is VAE, which is no diffusion model"),
+    ],
+)
+def test_latent_diffusion_needs_models_of_the_right_kind(settings, words):
+    with pytest.raises(InvalidInput, match=f"LatentDiffusion.fit: {words}"):
+        benthic.LatentDiffusion(**settings).fit(ROWS)
+
+
+def test_latent_diffusion_says_that_it_has_no_likelihood():
+    model = benthic.LatentDiffusion()
+    assert not hasattr(model, "likelihood")
+    with pytest.raises(AttributeError, match="no attribute 'likelihood'; a decoder of codes gives no density"):
+        model.likelihood(ROWS)

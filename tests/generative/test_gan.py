@@ -225,19 +225,6 @@ def test_only_the_generator_is_averaged():
     assert not torch.allclose(first, last)
 
 
-def test_the_average_follows_its_definition():
-    weights = nn.Linear(1, 1, bias=False)
-    nn.init.zeros_(weights.weight)
-    player = Player(weights, lambda batch: weights.weight.sum() * 0.0, Trainer(ema=0.9))
-    expected = 0.0
-    for value in (1.0, 2.0, 4.0):
-        with torch.no_grad():
-            weights.weight.fill_(value)
-        player._follow(player.average, 0.9)
-        expected = 0.9 * expected + 0.1 * value
-    assert float(player.average["weight"]) == pytest.approx(expected, rel=1e-6)
-
-
 class StopAt(Callback):
     """Raise in the middle of training, as a crash would."""
 

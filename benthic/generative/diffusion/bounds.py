@@ -77,7 +77,7 @@ def discrete_bound(
     of a variational autoencoder whose encoder is fixed. samples: independent estimates, over which it is averaged.
     """
     process = denoiser.process
-    _check("discrete_bound", process, x, samples)
+    _check("discrete_bound", process, x, samples, decoder_scale)
     if form not in FORMS:
         raise InvalidInput(f"discrete_bound: form={form!r}{nearest(str(form), FORMS)}; use {' or '.join(FORMS)}")
     if not 0 <= variance <= 1:
@@ -108,7 +108,7 @@ def continuous_bound(
     of ``samples`` equal parts (low discrepancy); each sample costs an evaluation.
     """
     process = denoiser.process
-    _check("continuous_bound", process, x, samples)
+    _check("continuous_bound", process, x, samples, decoder_scale)
     top = process.t_finite
     first, last = points(process, [top, process.t_min])
     stream = stream_of(seed_of(seed), "bound", device=x.device)
@@ -216,15 +216,24 @@ def _times(process: Process, times: Tensor | Sequence[float] | None, steps: int)
             return torch.arange(process.length, 0, -1, dtype=torch.float64)
         return time_grid(process, steps, "log_snr")
     grid = torch.as_tensor(times, dtype=torch.float64).reshape(-1)
-    return grid if len(grid) == 1 else checked_times(process, grid)
+    if len(grid) != 1:
+        return checked_times(process, grid)
+    if not process.t_min <= float(grid) <= process.t_max:
+        raise InvalidInput(
+            f"discrete_bound: t={float(grid):g} is the only time; it lies between {process.t_min:g} and "
+            f"{process.t_max:g}"
+        )
+    return grid
 
 
-def _check(where: str, process: Process, x: Tensor, samples: int) -> None:
+def _check(where: str, process: Process, x: Tensor, samples: int, decoder_scale: float | None) -> None:
     check_points(where, x)
     if not process.gaussian:
         raise InvalidInput(f"{where}: {type(process).__name__} has no normal steps; use log_likelihood")
     if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
         raise InvalidInput(f"{where}: samples={samples!r}; at least one is needed")
+    if decoder_scale is not None and not 0 < decoder_scale < math.inf:
+        raise InvalidInput(f"{where}: decoder_scale={decoder_scale}; a standard deviation is positive")
 
 
 def bound_weight(chain: DiscreteChain, t: Tensor, variance: float = 0.0) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -43,6 +44,8 @@ class DiscreteChain(Process):
     beta_end: float | None = None
     t_min: float = 1.0
     t_max: float = 0.0  # the length
+
+    whole: ClassVar[bool] = True
 
     def __init__(
         self,

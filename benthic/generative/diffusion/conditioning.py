@@ -6,6 +6,7 @@ import math
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,12 +14,14 @@ from benthic.base.errors import InvalidInput, nearest
 from benthic.base.seeds import generator as stream_of
 from benthic.base.seeds import seed_of
 from benthic.generative.diffusion.denoiser import Denoising
+from benthic.generative.diffusion.process import Process
 from benthic.generative.diffusion.sampling import drawing, grid_for, refuse_noise, sample
 from benthic.generative.diffusion.solvers import Sampler, sampler_of
 from benthic.generative.diffusion.solvers.base import Normal, Point, Progress, Watch, clean
 from benthic.generative.diffusion.solvers.onestep import step_variances
 
 METHODS = ("repaint", "replacement")
+_KARRAS = 7.0
 
 
 @torch.no_grad()
@@ -55,7 +58,7 @@ def inpaint(
     refuse_noise(process, chosen)
     if not process.gaussian:
         raise InvalidInput(f"inpaint: {type(process).__name__} has no normal steps to go back by")
-    grid = grid_for(process, chosen, steps, times, None, True)
+    grid = grid_for(process, chosen, steps, times, None, True, denoiser.t_first)
     stream = generator or stream_of(seed_of(seed), "diffusion", device=known.device)
     normal = drawing(stream)
     given = torch.where(mask, known, torch.zeros_like(known))
@@ -76,6 +79,26 @@ def inpaint(
     return x
 
 
+def start_of(process: Process, strength: float) -> float:
+    r"""The time at which an edit of this strength begins, a share of the way from data to noise.
+
+    The way is the time of the process; where time is the noise itself it is :math:`\sigma^{1/7}`, along which Karras et
+    al., 2022, place their steps: half of the largest noise would leave nothing of the data.
+
+    >>> from benthic.generative.diffusion import VP, AddedNoise
+    >>> round(start_of(VP(), 0.5), 2), round(start_of(AddedNoise(), 0.5), 1)
+    (0.5, 2.5)
+    """
+    if isinstance(strength, bool) or not isinstance(strength, (int, float, np.number)) or not 0 < strength <= 1:
+        raise InvalidInput(f"edit: strength={strength!r}; it is a number above 0, and 1 at most")
+    power = _KARRAS if process.grid == "karras" else 1.0
+    low, high = process.t_min ** (1 / power), process.t_max ** (1 / power)
+    start = float(low + strength * (high - low)) ** power
+    if process.whole:
+        start = max(round(start), process.t_min + 1)  # at least one step above the data
+    return min(start, process.t_max)
+
+
 def edit(
     denoiser: Denoising,
     x: Tensor,
@@ -87,17 +110,15 @@ def edit(
 ) -> Tensor:
     r"""Samples near given points: these get noise, and sampling begins there.
 
-    Meng et al., 2022 (SDEdit). x: (n, \*event). strength: how far to go, between 0 and 1, in the time of the process;
-    or t_start, that time itself. More noise keeps less of x. Options: as of
+    Meng et al., 2022 (SDEdit). x: (n, \*event). strength: how far to go, between 0 and 1, see :func:`start_of`; or
+    t_start, the time to begin at itself. More noise keeps less of x. Options: as of
     :func:`~benthic.generative.diffusion.sampling.sample`.
     """
     process = denoiser.process
     if (strength is None) == (t_start is None):
         raise InvalidInput("edit: give either strength, between 0 and 1, or t_start")
     if strength is not None:
-        if not 0 < strength <= 1:
-            raise InvalidInput(f"edit: strength={strength}; it lies between 0 and 1")
-        t_start = process.t_min + strength * (process.t_max - process.t_min)
+        t_start = start_of(process, strength)
     if t_start is None or not process.t_min < t_start <= process.t_max:
         raise InvalidInput(f"edit: t_start={t_start}; it lies between {process.t_min:g} and {process.t_max:g}")
     t_start = float(process.snap(torch.tensor(t_start, dtype=torch.float64)))

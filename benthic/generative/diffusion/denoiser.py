@@ -16,6 +16,16 @@ from benthic.generative.diffusion.process import Process, Time, as_time, expand_
 from benthic.generative.diffusion.targets import NETWORK_TARGETS, convert, preconditioner
 
 SEES = ("level", "time")
+_NEED_SIGNAL = ("noise", "score")  # answers from which the data follow by a division by alpha
+
+
+def first_time(process: Process, target: str) -> float:
+    """The time with the most noise at which a network with this target tells of the data.
+
+    >>> first_time(process_of("straight"), "noise"), first_time(process_of("straight"), "flow")
+    (0.995..., 1.0)
+    """
+    return process.t_signal if target in _NEED_SIGNAL else process.t_max
 
 
 class Denoising:
@@ -25,6 +35,11 @@ class Denoising:
     """
 
     process: Process
+
+    @property
+    def t_first(self) -> float:
+        """Where sampling begins: ``t_max``, or the last time at which the answer tells of the data."""
+        return self.process.t_max
 
     def data(self, x: Tensor, t: Time) -> Tensor:
         """The expected clean data."""
@@ -89,6 +104,11 @@ class Denoiser(Denoising):
             raise InvalidInput(f"Denoiser: sigma_data={self.sigma_data}; a standard deviation is positive")
         if self.target == "field" and not hasattr(self.process, "radius"):
             raise InvalidInput("Denoiser: target='field' needs a process of Poisson flow, such as 'pfgm'")
+
+    @property
+    def t_first(self) -> float:
+        """Where sampling begins."""
+        return first_time(self.process, self.target)
 
     def given(self, condition: Any) -> Denoiser:
         """The same with a condition for every row."""
@@ -173,6 +193,11 @@ class Guided(Denoising):
         """The process of both."""
         return self.conditional.process
 
+    @property
+    def t_first(self) -> float:
+        """Where sampling begins."""
+        return min(self.conditional.t_first, self.unconditional.t_first)
+
     def data(self, x: Tensor, t: Time) -> Tensor:
         """The guided expectation of the clean data."""
         with_condition = self.conditional.data(x, t)
@@ -206,6 +231,11 @@ class Clipped(Denoising):
     def process(self) -> Process:
         """The process of the denoiser."""
         return self.inner.process
+
+    @property
+    def t_first(self) -> float:
+        """Where sampling begins."""
+        return self.inner.t_first
 
     def data(self, x: Tensor, t: Time) -> Tensor:
         """The expected clean data, clipped."""

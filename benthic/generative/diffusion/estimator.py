@@ -28,7 +28,7 @@ from benthic.generative.diffusion.process import Process, process_of
 from benthic.generative.diffusion.processes import AddedNoise
 from benthic.generative.diffusion.solvers import sampler_of
 from benthic.generative.diffusion.solvers.onestep import Ancestral
-from benthic.generative.diffusion.times import TimeLaw
+from benthic.generative.diffusion.times import TimeLaw, time_law
 from benthic.generative.diffusion.verbs import DiffusionVerbs
 from benthic.nets.evaluate import device_of
 from benthic.nets.unet import UNet, channels_last
@@ -69,12 +69,12 @@ class DiffusionEstimator(DiffusionVerbs, NetworkEstimator):
     process: how data become noise: a name (``vp``, ``cosine``, ``subvp``, ``ve``, ``edm``, ``straight``, ``ddpm``,
     ``ddpm_cosine``, ``poisson``, ``pfgm``) or a ``Process``. target: what the network answers: ``noise``, ``data``,
     ``velocity``, ``score``, ``flow`` or ``edm``. weighting: ``simple``, ``noise``, ``variational``, ``min_snr`` or
-    ``edm``. times: a ``TimeLaw`` of training; by default the noise is log-normal on tables, and on pictures where it is
-    only added; else, and where the loss is a bound, times are uniform. matching: ``denoising``, toward the data behind
-    each noisy point (of pictures); ``stable``, toward what the whole batch expects there (of tables; Xu et al., 2023);
-    or score matching that is ``sliced`` or ``exact``. learned_variance: of the steps of a chain, by the hybrid loss of
-    Nichol & Dhariwal, 2021; the sampler is then ``Ancestral(variance="learned")``, unless another is named. sampler,
-    steps: of ``sample``, unless said there. What is None is as the member has it.
+    ``edm``. times: a ``TimeLaw`` of training, or the name of its law; by default the noise is log-normal on tables, and
+    on pictures where it is only added; else, and where the loss is a bound, times are uniform. matching: ``denoising``,
+    toward the data behind each noisy point (of pictures); ``stable``, toward what the whole batch expects there (of
+    tables; Xu et al., 2023); or score matching that is ``sliced`` or ``exact``. learned_variance: of the steps of a
+    chain, by the hybrid loss of Nichol & Dhariwal, 2021; the sampler is then ``Ancestral(variance="learned")``, unless
+    another is named. sampler, steps: of ``sample``, unless said there. What is None is as the member has it.
     network: ``auto`` (a U-Net for pictures, else fully connected), ``mlp``, ``unet``, or a module that takes
     (x, level), and the condition if there is one. hidden, depth: of dense layers. unet: changes of ``default_unet``,
     such as ``{"channels": 64}``. dropout: share of units dropped in training.
@@ -102,7 +102,7 @@ class DiffusionEstimator(DiffusionVerbs, NetworkEstimator):
         process: Any = None,
         target: str | None = None,
         weighting: str | None = None,
-        times: TimeLaw | None = None,
+        times: Any = None,
         matching: str | None = None,
         learned_variance: bool = False,
         sampler: Any = None,
@@ -170,11 +170,15 @@ class DiffusionEstimator(DiffusionVerbs, NetworkEstimator):
         self._check_settings()
 
     def _check_settings(self) -> None:
-        if min(self.hidden, self.depth) < 1:
-            raise InvalidInput(f"hidden is {self.hidden} and depth {self.depth}; both must be at least 1")
+        sizes = (self.hidden, self.depth)
+        if not all(isinstance(size, (int, np.integer)) and size >= 1 for size in sizes):
+            raise InvalidInput(
+                f"hidden is {self.hidden!r} and depth {self.depth!r}; both must be whole numbers of at least 1"
+            )
         for name in ("dropout", "condition_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise InvalidInput(f"{name} is {getattr(self, name)}; a share must lie in [0, 1)")
+            share = getattr(self, name)
+            if not isinstance(share, (int, float)) or not 0 <= share < 1:
+                raise InvalidInput(f"{name} is {share!r}; a share must lie in [0, 1)")
         self._check_sampling(self._setting("sampler"), self._setting("steps"))
         sampler_of(self._setting("sampler"))
         self._objective()
@@ -231,7 +235,7 @@ class DiffusionEstimator(DiffusionVerbs, NetworkEstimator):
     def _times(self) -> TimeLaw:
         found = self._setting("times")
         if found is not None:
-            return cast(TimeLaw, found)
+            return time_law(found)
         added = isinstance(self.process_, AddedNoise)
         bound = self.learned_variance or self._setting("weighting") == "variational"  # a mean over uniform times
         if not self._is_picture and not bound:

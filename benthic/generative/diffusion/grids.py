@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 
 import torch
@@ -59,6 +60,16 @@ def time_grid(
     if bool((times.diff() >= 0).any()):
         raise InvalidInput(f"time_grid: {steps} steps between t={first:g} and t={last:g} do not all differ; take fewer")
     return times
+
+
+def levels_between(process: Process, t_start: float) -> int:
+    """How many noise levels there are from a time down to the last: on a chain its whole times, else any number.
+
+    >>> from benthic.generative.diffusion import DiscreteChain
+    >>> levels_between(DiscreteChain(1000), 51.0)
+    51
+    """
+    return math.floor(t_start - process.t_min) + 1 if process.whole else sys.maxsize
 
 
 def checked_times(process: Process, times: Tensor | Sequence[float]) -> Tensor:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 import torch
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -19,6 +19,7 @@ from benthic.base.estimator import Estimator
 from benthic.base.seeds import derive, generator, np_generator, seed_of
 from benthic.base.validation import speaking
 from benthic.data.scan import as_source
+from benthic.generative.diffusion.estimator import DiffusionEstimator
 from benthic.generative.diffusion.family import DDPM
 from benthic.generative.vae.conditions import parse_given
 from benthic.generative.vae.variational import VAE
@@ -68,8 +69,14 @@ class LatentDiffusion(Samples, Encodes, Estimator):
         tensor, _ = self._arrive(X, "fit", reset=True)
         seed = seed_of(self.random_state)
         with speaking(self, "fit"):
+            model = _copy_of(self.diffusion, DDPM, "diffusion")
+            if not isinstance(model, DiffusionEstimator):
+                raise InvalidInput(
+                    f"diffusion is {type(model).__name__}, which is no diffusion model; use DDPM, EDM or another of "
+                    "the family, or a dict of settings of DDPM"
+                )
             encoder = self._encoder(X, seed)
-            diffusion = _seeded(_copy_of(self.diffusion, DDPM), derive(seed, "diffusion"))
+            diffusion = _seeded(model, derive(seed, "diffusion"))
             codes = _codes(encoder, X, tensor, seed)
             self.diffusion_ = diffusion.fit(codes, y)
         self.autoencoder_ = encoder
@@ -78,7 +85,9 @@ class LatentDiffusion(Samples, Encodes, Estimator):
         return self
 
     def _encoder(self, X: Any, seed: int) -> Any:
-        model = self.autoencoder if self.prefit else _copy_of(self.autoencoder, VAE)
+        if self.prefit and (self.autoencoder is None or isinstance(self.autoencoder, dict)):
+            raise InvalidInput("prefit=True needs a fitted autoencoder; pass one, or use prefit=False")
+        model = self.autoencoder if self.prefit else _copy_of(self.autoencoder, VAE, "autoencoder")
         for verb in ("encode", "decode"):
             if not hasattr(model, verb):
                 raise InvalidInput(
@@ -162,6 +171,13 @@ class LatentDiffusion(Samples, Encodes, Estimator):
         drawn = np.where(gaps, many[noisy.argmax(1)], rows)
         return self._data_out(torch.as_tensor(drawn).to(known), replace(origin, index=None))
 
+    def __getattr__(self, name: str) -> NoReturn:
+        """Only asked for what is not there: the density of data is not, and why is said."""
+        why = ""
+        if name in ("likelihood", "log_prob", "score", "bits_per_dim", "grad_log_prob"):
+            why = "; a decoder of codes gives no density of data: take DDPM or another diffusion of the data, or a VAE"
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{why}")
+
     def plot(self) -> Any:
         """The picture of the diffusion of the codes."""
         check_is_fitted(self)
@@ -188,10 +204,15 @@ def _codes(encoder: Any, X: Any, rows: Tensor, seed: int) -> np.ndarray:
     return np.asarray(_plain(network.posterior(x).place(noise)))
 
 
-def _copy_of(setting: Any, default: type) -> Any:
+def _copy_of(setting: Any, default: type, name: str) -> Any:
     """A model that is not fitted: a copy, or one of the default class, with these settings if it is a dict."""
     if setting is None or isinstance(setting, dict):
         return default(**(setting or {}))
+    if isinstance(setting, type) or not isinstance(setting, BaseEstimator):
+        raise InvalidInput(
+            f"{name} is {setting!r}; give a model, such as {default.__name__}(), or a dict of settings of "
+            f"{default.__name__}"
+        )
     return clone(setting)
 
 

@@ -113,7 +113,7 @@ def encode(denoiser: Denoising, x: Tensor, *, how: ODE | None = None, t: float |
     """
     check_points("encode", x)
     process = denoiser.process
-    end = process.t_max if t is None else _inside("encode", denoiser, t)
+    end = denoiser.t_first if t is None else _inside("encode", denoiser, t)
     return follow(denoiser, x, [process.t_min, end], how or _solver(process))[-1]
 
 
@@ -122,7 +122,7 @@ def decode(denoiser: Denoising, z: Tensor, *, how: ODE | None = None, t: float |
     r"""Data (n, \*event) of codes: back along the probability flow, from ``t_max`` or another time to ``t_min``."""
     check_points("decode", z)
     process = denoiser.process
-    start = process.t_max if t is None else _inside("decode", denoiser, t)
+    start = denoiser.t_first if t is None else _inside("decode", denoiser, t)
     return follow(denoiser, z, [start, process.t_min], how or _solver(process))[-1]
 
 
@@ -153,13 +153,13 @@ def _variable(denoiser: Denoising) -> tuple[Callable[[Tensor, Tensor], Tensor], 
     """The field of the flow in the variable that suits it, and the values of that where data and noise are."""
     process = denoiser.process
     if not _finite(process):
-        return lambda t, y: denoiser.flow(y, t), [process.t_min, process.t_max]
+        return lambda t, y: denoiser.flow(y, t), [process.t_min, denoiser.t_first]
 
     def speed(level: Tensor, y: Tensor) -> Tensor:
         t = process.time_of_log_snr(level)
         return denoiser.flow(y, t) / process.log_snr_rate(t)
 
-    return speed, [float(process.log_snr(process.t_min)), float(process.log_snr(process.t_max))]
+    return speed, [float(process.log_snr(process.t_min)), float(process.log_snr(denoiser.t_first))]
 
 
 def _inside(where: str, denoiser: Denoising, t: float) -> float:

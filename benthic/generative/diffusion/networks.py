@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ NETWORKS = ("auto", "mlp", "unet")
 _LEAST_PIXELS = 8  # a side of pictures from which on ``auto`` takes convolutions
 _SPAN = 1000.0  # times are spread over so many units for the sinusoids of the embedding
 _LEVEL_SCALE = 50.0  # and so is the logarithm of the noise
+_DATA_DECIDE = {"shape", "outputs", "condition", "condition_size"}  # settings of a U-Net that are not the user's
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,13 @@ class NetworkPlan:
             raise InvalidInput("network is neither a name nor a module that takes (x, level) or (x, level, condition)")
         if self.kind == "unet" and len(self.event) != 3:
             raise InvalidInput(f"network='unet' needs pictures (n, c, h, w); the examples have shape {self.event}")
+        if self.options is not None and not isinstance(self.options, Mapping):
+            raise InvalidInput(f"unet is {self.options!r}; give a dict of its settings, such as {{'channels': 64}}")
+        known = {*signature(UNet).parameters} - _DATA_DECIDE
+        for name in self.options or ():
+            if name not in known:
+                hint = nearest(str(name), known)
+                raise InvalidInput(f"unet has no setting {name!r}{hint}; it has {', '.join(sorted(known))}")
         if self.condition == "images" and self.kind == "mlp":
             raise InvalidInput("pictures as conditions need network='unet', or a module of your own")
 

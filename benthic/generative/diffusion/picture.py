@@ -23,7 +23,7 @@ def draw_levels(axes: Any, levels: np.ndarray, losses: np.ndarray) -> None:
 
 def diffusion_picture(model: Any) -> Any:
     """Losses over training and by noise level; beside them samples, where they can be seen."""
-    shown = len(model._event) == 3 or model._width == 2
+    shown = (len(model._event) == 3 or model._width == 2) and model._knows_null
     figure, axes = new_figure(10.5 if shown else 7.5, 3.2, 1, 3 if shown else 2)
     draw_losses(axes[0], model.history_)
     axes[0].set_title(type(model).__name__)

@@ -16,6 +16,7 @@ from benthic.base.errors import InvalidInput, nearest
 
 Time = float | Tensor
 _LOG_2PI = math.log(2 * math.pi)
+_FAINT = 0.005  # of the data: less is too little for noise to tell of them
 
 
 def as_time(t: Time) -> Tensor:
@@ -71,6 +72,7 @@ class Process(Record):
 
     gaussian: ClassVar[bool] = True  # whether the noise is normal, so that there is a stochastic equation
     grid: ClassVar[str] = "uniform"  # the spacing of times that suits it
+    whole: ClassVar[bool] = False  # whether it goes in whole steps, as a chain does
 
     def __post_init__(self) -> None:
         self.check()
@@ -149,6 +151,19 @@ class Process(Record):
     def t_finite(self) -> float:
         """The last time at which drift, diffusion and the signal-to-noise ratio are finite."""
         return self.t_max
+
+    @property
+    def t_signal(self) -> float:
+        """The last time at which half a percent of the data is left.
+
+        Later an answer in noise says nothing of them: its error, over alpha, is that of the data.
+        """
+        last = self.t_finite
+        if float(self.alpha(last)) >= _FAINT:
+            return last
+        # where so little is left the noise is about one
+        faint = self.snap(self.time_of_log_snr(as_time(2 * math.log(_FAINT)).reshape(1)))
+        return min(last, max(self.t_min, float(faint)))
 
     def snap(self, times: Tensor) -> Tensor:
         """Times moved to where the process lives: all of them, except on a chain."""

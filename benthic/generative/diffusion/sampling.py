@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -80,7 +81,7 @@ def _travel(
 ) -> tuple[Tensor, Watch]:
     process, chosen = denoiser.process, sampler_of(sampler)
     refuse_noise(process, chosen)
-    grid = grid_for(process, chosen, steps, times, t_start, denoise)
+    grid = grid_for(process, chosen, steps, times, t_start, denoise, denoiser.t_first)
     like, stream = _place(start, dtype, device, seed, generator)
     x = _start(process, shape, start, t_start, like, stream)
     watch = Watch(len(grid) - 1 + int(denoise), progress, check_every, every)
@@ -100,17 +101,21 @@ def grid_for(
     times: str | Tensor | Sequence[float] | None,
     t_start: float | None,
     denoise: bool,
+    t_first: float = math.inf,
 ) -> list[Point]:
-    """The points that a sampler visits."""
+    """The points that a sampler visits; t_first: with the most noise at which the denoiser can be asked."""
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 2:
         raise InvalidInput(f"sample: steps={steps!r}; at least 2 are needed")
     if times is None or isinstance(times, str):
         grid = time_grid(process, steps + int(not denoise), times, t_start=t_start)
     else:
         grid = checked_times(process, times)
-    if sampler.finite and float(grid[0]) > process.t_finite:
-        grid = grid.clone()
-        grid[0] = process.t_finite
+    first = min(t_first, process.t_finite) if sampler.finite else t_first
+    if float(grid[0]) > first:
+        lower = grid[grid < first]
+        if not len(lower):
+            raise InvalidInput(f"sample: no time lies below t={first:g}, where {sampler!r} begins; take earlier ones")
+        grid = torch.cat([grid.new_tensor([first]), lower])
     return points(process, grid)
 
 

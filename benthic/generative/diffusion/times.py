@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -66,6 +67,19 @@ class TimeLaw(Record):
     @staticmethod
     def _inside(process: Process, t: Tensor) -> Tensor:
         return process.snap(t.clamp(process.t_min, process.t_finite))
+
+
+def time_law(setting: Any) -> TimeLaw:
+    """A law of times from its name, or itself.
+
+    >>> time_law("log_snr").law
+    'log_snr'
+    """
+    if isinstance(setting, TimeLaw):
+        return setting
+    if not isinstance(setting, str):
+        raise InvalidInput(f"times is {setting!r}; give a TimeLaw or the name of a law, {', '.join(LAWS)}")
+    return TimeLaw(setting)
 
 
 def even_uniforms(n: int, like: Tensor, cover: str = "even") -> Tensor:

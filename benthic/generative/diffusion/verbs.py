@@ -21,12 +21,12 @@ from benthic.base.progress import Bar
 from benthic.base.seeds import derive, generator
 from benthic.base.validation import speaking
 from benthic.generative.diffusion.bounds import continuous_bound
-from benthic.generative.diffusion.conditioning import edit, inpaint
+from benthic.generative.diffusion.conditioning import edit, inpaint, start_of
 from benthic.generative.diffusion.conditions import encode_condition
-from benthic.generative.diffusion.denoiser import Clipped, Denoising, Guided
+from benthic.generative.diffusion.denoiser import Clipped, Denoising, Guided, first_time
 from benthic.generative.diffusion.fast import fast_call
 from benthic.generative.diffusion.flow_density import flow_likelihood
-from benthic.generative.diffusion.grids import time_grid
+from benthic.generative.diffusion.grids import levels_between, time_grid
 from benthic.generative.diffusion.picture import diffusion_picture
 from benthic.generative.diffusion.processes import AddedNoise
 from benthic.generative.diffusion.sampling import drawing, grid_for
@@ -92,11 +92,21 @@ class DiffusionVerbs(Uses, Encodes, Samples, HasDensity):
                 raise self._fail(method, "given has a condition, but the model was fitted without y; fit(X, y) first")
             return None
         if given is None:
+            if not self._knows_null:
+                raise self._fail(
+                    method,
+                    f"the network learned only with its {kind.kind}; pass given=..., or fit with condition_dropout > 0",
+                )
             return null_condition(kind.kind, kind.shape, n, torch.empty(0, dtype=dtype, device=device))
         with speaking(self, method):
             scales, classes = getattr(self, "condition_scales_", None), getattr(self, "classes_", None)
             found = encode_condition(given, kind, classes, scales, n).to(device)
         return found if kind.kind == "labels" else found.to(dtype)
+
+    @property
+    def _knows_null(self) -> bool:
+        """Whether the network can be asked without a condition: there is none, or it learned without it too."""
+        return self.condition_kind_.kind == "none" or self.condition_dropout > 0
 
     def _guided(self, function: Callable[..., Any], condition: Tensor | None, guidance: Any, given: bool) -> Denoising:
         """The denoiser of samples: guided where that is asked for, and clipped for pictures."""
@@ -150,7 +160,8 @@ class DiffusionVerbs(Uses, Encodes, Samples, HasDensity):
         given: labels or vectors, one or ``n``; or rows with NaN (one or ``n``) whose gaps are drawn given the rest; or
         a dict ``{"y": ..., "X": ...}`` of both. steps, sampler: instead of the model's own. guidance: exaggerates the
         condition: 1 is the conditional model, 0 ignores it, 2 or 3 are usual; a triple (scale, low, high) acts between
-        two noise levels σ/α. times: of the steps, ``uniform``, ``karras``, ``log_snr`` or falling times.
+        two noise levels σ/α. times: of the steps, ``uniform``, ``karras``, ``log_snr`` or falling times. Gaps are drawn
+        by ancestral steps, whatever the sampler, since going back to more noise needs steps that forget.
         """
         self._check_draws(n)
         seed = self._sampling_seed(seed)
@@ -249,17 +260,21 @@ class DiffusionVerbs(Uses, Encodes, Samples, HasDensity):
     ) -> Any:
         """Examples like ``X``: each is noised and denoised again (Meng et al., 2022).
 
-        strength: how far, in (0, 1]; 1 leaves nothing of it. given: the condition under which it is denoised.
+        strength: how far, in (0, 1]; 1 leaves nothing of it. given: the condition under which it is denoised. steps:
+        from there to the data, as many as of ``sample`` or, on a chain, as there are.
         """
         tensor, origin = self._arrive(X, "edit")
         rows = self.scales_.transform(tensor.to(device_of(self.network_))).float().reshape(-1, *self._event)
         condition = self._condition(given, len(rows), torch.float32, "edit")
         with speaking(self, "edit"), torch.no_grad():
+            start = start_of(self.process_, strength)
+            if steps is None:
+                steps = min(self._setting("steps"), levels_between(self.process_, start))
             found = edit(
                 self._guided(self._function(torch.float32, True), condition, None, given is not None),
                 rows,
-                strength=strength,
-                steps=self._setting("steps") if steps is None else steps,
+                t_start=start,
+                steps=steps,
                 sampler=self._setting("sampler"),
                 seed=derive(self._sampling_seed(seed), "edit"),
             )
@@ -286,8 +301,7 @@ class DiffusionVerbs(Uses, Encodes, Samples, HasDensity):
         process = self.process_
         if isinstance(process, AddedNoise):
             return [float(t) for t in time_grid(process, _WAY, "karras").flip(0)]
-        # an answer in noise says nothing about data where no signal is left
-        last = process.t_finite if self._setting("target") in ("noise", "score") else process.t_max
+        last = first_time(process, self._setting("target"))
         return [float(process.t_min + (last - process.t_min) * u**2) for u in np.linspace(0, 1, _WAY)]
 
     def _encode(self, X: Tensor) -> Tensor:
@@ -330,6 +344,9 @@ class DiffusionVerbs(Uses, Encodes, Samples, HasDensity):
         if self._has_categories:
             raise self._fail("likelihood", "categories have no density here; use a VAE or a mixture for them")
         kind, count = self._parse_method(method)
+        if kind == "elbo" and not self.process_.gaussian:
+            name = type(self.process_).__name__
+            raise self._fail("likelihood", f"{name} has no normal steps and so no bound; use 'ode' or 'hutchinson(k)'")
         kept: list[Likelihood] = []
 
         def one(denoiser: Denoising, x: Tensor) -> Tensor:
@@ -367,6 +384,8 @@ class DiffusionVerbs(Uses, Encodes, Samples, HasDensity):
         that the discrete pictures take under this model.
         """
         tensor, origin = self._arrive(X, "bits_per_dim")
+        if not _is_number(level) or not 0 < level < float("inf"):
+            raise self._fail("bits_per_dim", f"level is {level!r}; the distance between values must be positive")
         spread = torch.rand(tensor.shape, generator=generator(0, "dequantize"), dtype=tensor.dtype)
         value = self._likelihood(tensor + level * spread.to(tensor.device), method, given).value
         bits = -(value / self._width + np.log(level)) / np.log(2)
@@ -375,15 +394,16 @@ class DiffusionVerbs(Uses, Encodes, Samples, HasDensity):
     def grad_log_prob(self, X: Any, t: Any = None) -> Any:
         """The score of the data, noised up to time ``t`` (by default the least the network knows), like ``X``."""
         tensor, origin = self._arrive(X, "grad_log_prob")
-        time = self.process_.t_min if t is None else float(t)
-        if not self.process_.t_min <= time <= self.process_.t_max:
-            low, high = self.process_.t_min, self.process_.t_max
-            raise self._fail("grad_log_prob", f"t is {t}; the process lives between {low:g} and {high:g}")
+        time = self.process_.t_min if t is None else t
+        low, high = self.process_.t_min, self.process_.t_max
+        if not _is_number(time) or not low <= time <= high:
+            raise self._fail("grad_log_prob", f"t is {t!r}; give one time, between {low:g} and {high:g}")
+        time = float(time)
         rows = self.scales_.transform(tensor)
         with torch.no_grad():
             found = self._through(rows, lambda d, x: d.score(x, time).flatten(1), None, "grad_log_prob")
         scale = torch.as_tensor(self.scales_.scale).to(found)
-        return origin.mirror((found / scale).reshape(tensor.shape))
+        return origin.mirror((found / scale).reshape(len(tensor), *self._event))
 
     # -- pictures --------------------------------------------------------------------------------------
 
@@ -398,7 +418,7 @@ def _replaced(
 ) -> Tensor:
     """Samples along the flow whose known numbers are put back, with noise, after every step (Song et al., 2021)."""
     process, heun = denoiser.process, sampler_of("heun")
-    grid = grid_for(process, heun, steps, times, None, True)
+    grid = grid_for(process, heun, steps, times, None, True, denoiser.t_first)
     noise = process.draw_noise(known.shape, known, generator)  # of the known numbers, the same all the way
     x = process.draw_prior(known.shape, known, generator)
     for here, there in pairwise(grid):
@@ -411,10 +431,16 @@ def _replaced(
 def _parse_guidance(guidance: Any) -> tuple[float | None, tuple[float, float]]:
     if guidance is None:
         return None, (0.0, float("inf"))
-    if isinstance(guidance, (tuple, list)):
-        if len(guidance) != 3:
-            raise InvalidInput(f"guidance is {guidance!r}; give a number, or (scale, low, high)")
-        return float(guidance[0]), (float(guidance[1]), float(guidance[2]))
-    if isinstance(guidance, bool) or not isinstance(guidance, (int, float)) or not 0 <= guidance < float("inf"):
-        raise InvalidInput(f"guidance is {guidance!r}; it must be a number of at least 0")
-    return float(guidance), (0.0, float("inf"))
+    parts = tuple(guidance) if isinstance(guidance, (tuple, list)) else (guidance, 0.0, float("inf"))
+    if len(parts) != 3 or not all(_is_number(part) for part in parts):
+        raise InvalidInput(f"guidance is {guidance!r}; give a number of at least 0, or (scale, low, high)")
+    scale, low, high = (float(part) for part in parts)
+    if not 0 <= scale < float("inf") or not 0 <= low < high:
+        raise InvalidInput(
+            f"guidance is {guidance!r}; the scale must be at least 0, and noise levels rise from low to high"
+        )
+    return scale, (low, high)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)

@@ -60,6 +60,16 @@ def test_edits_keep_as_much_as_their_strength_leaves():
     assert edit(truth, x, t_start=0.5, steps=3, seed=0).shape == x.shape
 
 
+@pytest.mark.parametrize("process", ["vp", "edm", "poisson", "ve", "ddpm"])
+def test_half_the_strength_leaves_something_of_the_data(process):
+    """Half of the largest noise of EDM, 40 standard deviations, would leave a correlation of 1/40."""
+    truth = exact_denoiser(CORRELATED, process)
+    x = truth.draw(800, seed=1)
+    moved = edit(truth, x, strength=0.5, steps=20, sampler="heun", seed=0)
+    relation = torch.corrcoef(torch.stack([x[:, 0], moved[:, 0]]))[0, 1]
+    assert 0.12 < float(relation) < 0.98  # four standard errors from nothing
+
+
 def test_guidance_sharpens_a_conditional_law():
     """For normal laws guided scores are those of N with precision w/c - (w - 1)/c0 at little noise: narrower."""
     process = AddedNoise()

@@ -156,3 +156,15 @@ ROW = torch.zeros(1, 1, dtype=torch.float64)
 def test_wrong_input(call, words):
     with pytest.raises(InvalidInput, match=words):
         call()
+
+
+def test_bounds_refuse_a_single_time_and_a_scale_that_cannot_be():
+    truth, x = exact_denoiser(([1.0], [[0.0]], [[[1.0]]]), "ddpm"), torch.zeros(2, 1, dtype=torch.float64)
+    for t in (0.0, 5000.0, float("nan")):
+        with pytest.raises(InvalidInput, match="only time; it lies between 1 and 1000"):
+            discrete_bound(truth, x, times=[t])
+    for scale in (0.0, -1.0):
+        with pytest.raises(InvalidInput, match="a standard deviation is positive"):
+            discrete_bound(truth, x, times=[500.0], decoder_scale=scale)
+        with pytest.raises(InvalidInput, match="a standard deviation is positive"):
+            continuous_bound(truth, x, decoder_scale=scale)

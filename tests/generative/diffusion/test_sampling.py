@@ -20,7 +20,10 @@ from benthic.generative.diffusion import (
     Heun,
     SampleError,
     StraightPath,
+    decode,
+    encode,
     exact_denoiser,
+    log_likelihood,
     sample,
     time_grid,
     trajectory,
@@ -172,3 +175,45 @@ def test_a_straight_path_begins_with_pure_noise():
     denoiser = exact_denoiser(MIXTURE, StraightPath())
     for sampler in ("dpm2m", "dpm3m", "unipc", "heun", "ancestral", "ddim", "ode"):
         assert bool(sample(denoiser, (8, 2), sampler=sampler, steps=8, seed=0).isfinite().all())
+
+
+@pytest.mark.parametrize("process", ["straight", "ddpm_cosine"])
+def test_an_answer_in_noise_is_not_asked_for_where_no_signal_is_left(process):
+    """There alpha is 0, or 5e-5: data that follow from noise with an error of 0.01 would lie 200 and more away."""
+    truth = exact_denoiser(([1.0], [[0.0]], [[[1.0]]]), process)
+    levels = truth.process
+
+    def network(x, level):
+        return truth.noise(x, levels.time_of_log_snr(-2 * level)) + 0.01
+
+    biased = Denoiser(levels, network, "noise")
+    for sampler in ("ddim", "heun", "dpm2m"):
+        x = sample(biased, (1000, 1), sampler=sampler, steps=25, seed=0, dtype=torch.float64)
+        # the bias moves samples by 0.01 times the change of log sigma/alpha, which is about 12
+        assert abs(float(x.mean())) < 0.3 and float(x.std()) == pytest.approx(1.0, abs=0.1)
+    codes = encode(biased, x[:2])
+    torch.testing.assert_close(decode(biased, codes), x[:2], rtol=0, atol=1e-3)
+    found = log_likelihood(biased, x[:2]).value
+    torch.testing.assert_close(found, truth.log_prob(x[:2]), rtol=0, atol=0.5)
+
+
+def test_stochastic_samplers_begin_below_the_singular_end_in_any_number_of_steps():
+    """With 1200 steps the second time of a straight path lies above the last finite one."""
+    normal = exact_denoiser(([1.0], [[0.0]], [[[1.0]]]), "straight")
+    x = sample(normal, (1000, 1), sampler="euler_maruyama", steps=1200, seed=0, dtype=torch.float64)
+    assert float(x.std()) == pytest.approx(1.0, abs=0.1)
+    with pytest.raises(InvalidInput, match="no time lies below"):
+        sample(normal, (5, 1), sampler="euler_maruyama", times=[1.0, 0.9995], seed=0)
+
+
+def test_wide_steps_of_the_third_order_are_no_worse_than_the_second():
+    """Nine steps from noise 80 to 0.002: a parabola through three answers would miss by a quarter more."""
+    truth = exact_denoiser(MIXTURE, AddedNoise())
+    start = 80 * torch.randn(200, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+    def ends(sampler, steps):
+        return sample(truth, start=start, sampler=sampler, steps=steps)
+
+    fine = ends("heun", 400)
+    errors = {n: float((ends(DPMSolver(n), 9) - fine).square().mean().sqrt()) for n in (2, 3)}
+    assert errors[3] < 1.1 * errors[2]

@@ -22,6 +22,7 @@ from benthic.generative.diffusion.denoiser import Denoising
 from benthic.generative.diffusion.solvers.base import Normal, Point, Sampler
 
 Answers = tuple[tuple[float, Tensor], ...]  # half log signal-to-noise ratios and expected data, newest first
+_WIDE = 1.0  # a step of half the log-SNR beyond which a parabola is not believed
 
 
 def _first_order(here: Point, there: Point, x: Tensor, x0: Tensor) -> Tensor:
@@ -36,7 +37,8 @@ class DPMSolver(Sampler):
 
     Lu et al., 2022, "2M" and "3M". The very first step of the third order takes two evaluations, and its quadratic
     term has the whole second derivative, not the half that common code takes: otherwise the error would be of second
-    order. answers: 2 or 3.
+    order. Steps that divide the noise by more than e take two answers all the same, since a parabola through three
+    leads astray so far beyond them. answers: 2 or 3.
     """
 
     answers: int = 2
@@ -64,7 +66,7 @@ class DPMSolver(Sampler):
             return _first_order(here, there, x, x0), ()
         if not past:
             return self._begin(denoiser, here, there, x, x0), known[: self.answers - 1]
-        if len(past) == 1:
+        if len(past) == 1 or h > _WIDE:
             moved = _first_order(here, there, x, x0 + (x0 - past[0][1]) * (h / (2 * (level - past[0][0]))))
             return moved, known[: self.answers - 1]
         first, second = (level - past[0][0]) / h, (past[0][0] - past[1][0]) / h
