@@ -132,7 +132,8 @@ class HasExactDensity(HasDensity):
         with torch.enable_grad():
             leaf = tensor.clone().requires_grad_()
             (gradient,) = torch.autograd.grad(self._log_prob(leaf).sum(), leaf)
-        return origin.mirror(gradient)
+        event = getattr(self, "_event_shape", None)  # of pictures, which arrive flat
+        return origin.mirror(gradient if event is None else gradient.reshape(-1, *event))
 
 
 class Encodes(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Host):

@@ -28,7 +28,7 @@ from benthic.base.schema import Schema, is_frame
 from benthic.base.threads import one_torch_thread
 
 # scikit-learn prints whole arrays into some messages; one sentence does without them
-_ARRAY_DUMP = re.compile(r"[:.]?\s*\n(?:array=)?\[[-+\d.ejnaif\s\[\],]*\]\.?\s*")
+_ARRAY_DUMP = re.compile(r"[:.]?\s*\n(?:array=)?(?:\[[-+\d.ejnaif\s\[\],]*\]|[-+\d.ejnaif]+)\.?\s*(?=\n|$|[A-Z])")
 
 
 @contextmanager
