@@ -21,7 +21,7 @@ from sklearn.neighbors import KernelDensity
 import benthic
 from benthic.base.errors import InvalidInput
 from benthic.data.toys import moons
-from benthic.leaderboard.contest import keeping, resources, sharing
+from benthic.leaderboard.contest import keeping, sharing
 from benthic.leaderboard.contest.baselines import OneGaussian, ResampledRows
 from benthic.leaderboard.contest.crew import Crew, packable
 from benthic.leaderboard.contest.jobs import Caught, Job, TimeUp, do_job, prepared, time_limit
