@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -218,6 +219,15 @@ def test_a_gap_between_the_energies_of_chains_and_rows_is_said():
         energy_gap(energy, rows, rows - 10)
     with pytest.warns(UserWarning, match=r"not finite; lower step_size"):
         energy_gap(energy, rows, rows / 0)
+
+
+def test_chains_that_stay_where_they_begin_are_said():
+    settings = {**SMALL, "sampler": "langevin", "chain_steps": 2, "trainer": {"steps": 3}}
+    with pytest.warns(UserWarning, match=r"of the spread of the data away from the rows.*raise step_size"):
+        benthic.EnergyModel("contrastive_divergence", step_size=1e-8, **settings).fit(ring(200))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        benthic.EnergyModel("contrastive_divergence", step_size=0.05, **settings).fit(ring(200))
 
 
 def test_a_run_that_diverges_is_told():

@@ -37,6 +37,7 @@ _ANNEALED_STEPS, _LEVELED_STEPS = 100, 5  # at each noise level
 _ROW_STEPS, _PICTURE_STEPS = 200, 500
 _FOLLOW = 0.1  # by which the logarithm of the step size follows the acceptance
 _WIDE_GAP = 3.0  # in standard deviations of the energies of rows
+_STILL = 0.01  # of the spread of rows, below which a chain has gone nowhere
 _ROUGH = ("relu", "leaky_relu", "identity")  # their second derivatives vanish
 
 
@@ -341,3 +342,22 @@ def energy_gap(network: nn.Module, rows: Tensor, drawn: Tensor) -> float:
             stacklevel=4,
         )
     return gap
+
+
+def chain_reach(rows: Tensor, drawn: Tensor) -> float:
+    """How far chains that begin at rows get from them, over the spread of the rows; chains that stay are said.
+
+    Their energies are those of the data whatever the network has learned, so that no gap tells of it.
+
+    >>> chain_reach(torch.tensor([[0.0], [2.0]]), torch.tensor([[1.0], [3.0]]))
+    1.0
+    """
+    spread = max(float((rows - rows.mean(0)).double().square().mean().sqrt()), 1e-12)
+    reach = float((drawn - rows).double().square().mean().sqrt()) / spread
+    if reach < _STILL:
+        warnings.warn(
+            f"the chains of training get only {reach:.1g} of the spread of the data away from the rows they begin at, so "
+            "that they tell nothing of the model: raise step_size or chain_steps",
+            stacklevel=4,
+        )
+    return reach

@@ -22,7 +22,7 @@ from benthic.base.validation import speaking
 from benthic.data.batch import Batch
 from benthic.generative.energy.chains import anneal, in_groups, kernel_of, settle, target_of
 from benthic.generative.energy.filling import fill_pictures
-from benthic.generative.energy.learning import Course, EnergySettings, energy_gap, settings_of
+from benthic.generative.energy.learning import Course, EnergySettings, chain_reach, energy_gap, settings_of
 from benthic.generative.energy.networks import EnergyNetwork, OwnEnergy, body_of
 from benthic.generative.energy.objectives import energy_slope
 from benthic.generative.energy.pictures import energy_picture
@@ -186,9 +186,12 @@ class EnergyModel(Uses, Samples, HasDensity, ClassNamePrefixFeaturesOutMixin, Tr
         if not self._settings.by_chains:
             return
         network = self.network_
-        drawn = course.chains(network, rows.to(device_of(network)))
+        rows = rows.to(device_of(network))
+        drawn = course.chains(network, rows)
         with speaking(self, "fit"):
-            self.energy_gap_ = energy_gap(network, rows.to(device_of(network)), drawn)
+            self.energy_gap_ = energy_gap(network, rows, drawn)
+            if self._settings.objective == "contrastive_divergence":
+                chain_reach(rows, drawn)
 
     @property
     def _event(self) -> tuple[int, ...]:
