@@ -45,6 +45,7 @@ TASKS = (
     "generative_metrics",
     "gan",
     "diffusion_toys",
+    "diffusion_digits",
     "unet",
     "flows",
     "energy",

@@ -59,6 +59,8 @@ _EXPORTS = {
     "network_target": "benthic.generative.diffusion.targets",
     "preconditioner": "benthic.generative.diffusion.targets",
     "process_of": "benthic.generative.diffusion.process",
+    "PUBLISHED": "benthic.generative.diffusion.papers",
+    "published": "benthic.generative.diffusion.papers",
     "sample": "benthic.generative.diffusion.sampling",
     "sampler_of": "benthic.generative.diffusion.solvers",
     "save_film": "benthic.generative.diffusion.pictures",

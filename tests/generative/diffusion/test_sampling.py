@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -20,6 +21,7 @@ from benthic.generative.diffusion import (
     Heun,
     SampleError,
     StraightPath,
+    UniPC,
     decode,
     encode,
     exact_denoiser,
@@ -217,3 +219,35 @@ def test_wide_steps_of_the_third_order_are_no_worse_than_the_second():
     fine = ends("heun", 400)
     errors = {n: float((ends(DPMSolver(n), 9) - fine).square().mean().sqrt()) for n in (2, 3)}
     assert errors[3] < 1.1 * errors[2]
+
+
+@pytest.mark.spec("N-05")
+@pytest.mark.parametrize("process", ["ddpm", "edm", "straight"])
+@pytest.mark.parametrize("kind", [DPMSolver, UniPC])
+def test_steps_that_widen_lean_on_no_longer_a_slope_than_was_measured(kind, process):
+    """On these grids the steps of half the log-SNR widen; the published ones overshoot the data."""
+    truth = exact_denoiser(MIXTURE, process)
+    fine = sample(truth, (500, 2), sampler="ode", steps=50, seed=0, dtype=torch.float64)
+
+    def error(steps, **settings):
+        found = sample(truth, (500, 2), sampler=kind(2, **settings), steps=steps, seed=0, dtype=torch.float64)
+        return float((found - fine).square().mean().sqrt())
+
+    assert error(10) < 0.75 * error(10, reach=math.inf)
+    assert error(10, reach=100.0) == pytest.approx(error(10, reach=math.inf))
+
+
+def test_without_a_reach_the_second_order_is_the_published_one():
+    """Lu et al., 2022, algorithm 2, written out for three steps."""
+    truth, times = exact_denoiser(MIXTURE, "edm"), [10.0, 4.0, 1.0, 0.2]
+    x = 10 * torch.randn(20, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    found = sample(truth, start=x, t_start=10.0, sampler=DPMSolver(2, reach=math.inf), times=times, denoise=False)
+    last = None
+    for t, s in pairwise(times):
+        data, h = truth.data(x, t), math.log(t / s)
+        ahead = data if last is None else data + h / (2 * last[0]) * (data - last[1])
+        x, last = s / t * x - math.expm1(-h) * ahead, (h, data)
+    torch.testing.assert_close(found, x)
+    for wrong in (0.0, -1.0, math.nan):
+        with pytest.raises(InvalidInput, match="reach="):
+            DPMSolver(2, reach=wrong)

@@ -30,7 +30,7 @@ def sampler_of(setting: str | Sampler) -> Sampler:
     """A sampler from its name, or itself.
 
     >>> sampler_of("dpm2m")
-    DPMSolver(answers=2)
+    DPMSolver(answers=2, reach=1.0)
     """
     if isinstance(setting, Sampler):
         return setting
