@@ -356,8 +356,8 @@ def chain_reach(rows: Tensor, drawn: Tensor) -> float:
     reach = float((drawn - rows).double().square().mean().sqrt()) / spread
     if reach < _STILL:
         warnings.warn(
-            f"the chains of training get only {reach:.1g} of the spread of the data away from the rows they begin at, so "
-            "that they tell nothing of the model: raise step_size or chain_steps",
+            f"the chains of training get only {reach:.1g} of the spread of the data away from the rows they begin at, "
+            "and so tell nothing of the model: raise step_size or chain_steps",
             stacklevel=4,
         )
     return reach
