@@ -287,8 +287,6 @@ def test_bad_input_is_refused() -> None:
         fitted("nsf", X, columns={0: (1, 1)})
     with pytest.raises(InvalidInput, match="kind 'nfs' is unknown"):
         fitted("nfs", X)
-    with pytest.raises(InvalidInput, match="cnf.*takes no condition"):
-        fitted("cnf", X, np.arange(15) % 2, condition="labels")
     with pytest.raises(InvalidInput, match="can be halved 0 times"):
         fitted("glow", np.zeros((4, 1, 7, 7), np.float32))
     with pytest.raises(InvalidInput, match="needs y"):

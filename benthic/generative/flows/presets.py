@@ -129,11 +129,10 @@ _BUILDERS: dict[str, Callable[[Design], list[Transform]]] = {
 
 
 def _continuous(d: Design) -> Transform:
-    if d.context:
-        raise InvalidInput("kind='cnf' takes no condition; use 'nsf' or another kind")
     if d.event is not None:
-        return ContinuousPictures(d.event, d.channels)
-    return ContinuousTransform(FlowNetwork(TimeField(d.width, d.hidden, "tanh"), exact=True, method="bogacki_shampine"))
+        return ContinuousPictures(d.event, d.channels, context=d.context)
+    field = TimeField(d.width, d.hidden, "tanh", d.context)
+    return ContinuousTransform(FlowNetwork(field, exact=True, method="bogacki_shampine"))
 
 
 # -- pictures --------------------------------------------------------------------------------------------
