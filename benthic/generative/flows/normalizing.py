@@ -51,7 +51,7 @@ class NormalizingFlow(Uses, Encodes, Samples, HasExactDensity, FillingFlowEstima
       ``nsf_coupling``: splines in coupling layers
     - ``realnvp``: affine coupling (Dinh et al., 2017); ``glow`` (for pictures): with actnorm and learned mixing of
       columns or channels (Kingma & Dhariwal, 2018). Both, and ``nsf_coupling``, are convolutional and multi-scale on
-      pictures
+      pictures; those whose sides cannot be halved have one scale, coupled like the squares of a checkerboard
     - ``maf``: masked autoregressive (Papamakarios et al., 2017); ``iaf``: its inverse, fast to sample from and slow to
       learn (Kingma et al., 2016); ``naf``: neural autoregressive, with monotone networks (Huang et al., 2018)
     - ``residual``: contractive residual networks (Chen et al., 2019); ``planar`` (Rezende & Mohamed, 2015);
