@@ -191,7 +191,7 @@ def test_each_density_integrates_to_one_and_is_nearly_the_truth(labeled: Any, gr
 def test_labels_are_summed_drawn_and_chosen(labeled: Any) -> None:
     parts = [labeled.log_prob(X, given=name) + math.log(np.mean(name == Y)) for name in ("left", "right")]
     assert np.allclose(labeled.log_prob(X), np.logaddexp(*parts), atol=1e-10)
-    assert labeled.score(X, Y) > labeled.score(X) > flow(None).fit(X).score(X) - 0.1
+    assert labeled.score(X, Y) > labeled.score(X)
     found = labeled.likelihood(X[:3], given=Y[:3])
     assert (found.kind, found.bound, found.measure) == ("ode", "exact", "density")
     drawn = labeled.sample(1000, seed=1)
@@ -212,6 +212,10 @@ def test_labels_are_summed_drawn_and_chosen(labeled: Any) -> None:
 def test_gaps_are_filled_given_the_label(labeled: Any) -> None:
     rows = np.array([[0.5, np.nan], [0.5, np.nan]])
     filled = labeled.impute(rows, given=["left", "right"])
+    whole = np.array([[0.5, np.nan], [4.0, 1.0]])  # of one label no row has a gap
+    drawn = labeled.sample(2, given={"y": ["left", "right"], "X": whole}, seed=0)
+    assert np.array_equal(drawn[1], whole[1])
+    assert np.isfinite(drawn).all()
     expected = [0.8 * 0.5, 1.0 - 0.6 * (0.5 - 4.0)]  # the means of normals given their first coordinate
     assert filled[0, 1] == pytest.approx(expected[0], abs=0.5)
     assert filled[1, 1] > filled[0, 1] + 0.5
@@ -287,7 +291,7 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
 @pytest.fixture(scope="module")
 def drawer(digits: Any) -> Any:
     """A small flow of pictures given their digit."""
-    trainer = {"steps": 40, "lr": 1e-2, "batch_size": 32}
+    trainer = {"steps": 25, "lr": 1e-2, "batch_size": 32}
     settings = {"channels": 4, "levels": 17, "trainer": trainer, "random_state": 0}
     return benthic.NormalizingFlow("cnf", condition="labels", **settings).fit(digits[0][:300], digits[1][:300])
 

@@ -219,7 +219,7 @@ def test_a_checkerboard_learns_what_neighbors_have_in_common() -> None:
     noise = rng.normal(size=(2, 600, 1, 1, 3))
     pictures = (noise[0] + 0.3 * noise[1]).astype(np.float32)
     pictures = np.concatenate([pictures, (noise[0] - 0.3 * noise[1]).astype(np.float32)], 2)  # (600, 1, 2, 3)
-    model = fitted("glow", pictures[:500], steps=150, transforms=4, channels=8, dequantize=None)
+    model = fitted("glow", pictures[:500], steps=100, transforms=4, channels=8, dequantize=None)
     truth = -3 * (np.log(0.6) + np.log(2 * np.pi * np.e))  # a determinant of 0.6² for each pair of pixels
     alone = -3 * (np.log(1.09) + np.log(2 * np.pi * np.e))  # variances of 1.09
     found = model.score(pictures[500:])
