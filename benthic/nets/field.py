@@ -38,20 +38,23 @@ CURVES: dict[str, _Curve] = {"tanh": _tanh, "softplus": _softplus, "silu": _silu
 class TimeField(nn.Module):
     r"""A fully connected field f(t, x), every hidden layer of which is scaled and shifted by the time.
 
-    .. math:: h_{i+1} = \phi\big((W_i h_i + b_i) \odot 2\,\sigma(g_i t + c_i) + u_i t\big), \qquad f = W_L h_L + b_L
+    .. math:: h_{i+1} = \phi\big((W_i h_i + b_i) \odot 2\,\sigma(g_i t + c_i + G_i y) + u_i t + U_i y\big), \qquad
+              f = W_L h_L + b_L
 
-    The gated layers of Grathwohl et al., 2019. The last layer begins at zero, and so does the field.
+    The gated layers of Grathwohl et al., 2019, which also take a context y where there is one. The last layer begins
+    at zero, and so does the field.
 
     width: size of x and of f. hidden: widths of the hidden layers. nonlinearity: ``tanh``, ``softplus`` or ``silu``.
+    context: numbers that a row is given besides.
 
     >>> field = TimeField(3, (8,))
     >>> field(torch.tensor(0.5), torch.ones(2, 3)).shape
     torch.Size([2, 3])
     """
 
-    def __init__(self, width: int, hidden: Sequence[int], nonlinearity: str = "tanh") -> None:
+    def __init__(self, width: int, hidden: Sequence[int], nonlinearity: str = "tanh", context: int = 0) -> None:
         super().__init__()
-        self.width = width
+        self.width, self.context = width, context
         self.curve = curve(nonlinearity)
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise((width, *hidden)))
         self.sizes = [size for size in hidden for _ in ("gate", "shift")]
@@ -61,11 +64,16 @@ class TimeField(nn.Module):
             initialize(cast(nn.Linear, layer), nonlinearity)
         nn.init.zeros_(self.last.weight)
         nn.init.zeros_(self.last.bias)
+        self.contexts = nn.Linear(context, sum(self.sizes), bias=False) if context else None
 
-    def forward(self, t: Tensor, x: Tensor) -> Tensor:
-        """The field at points (n, width); t: () one time, or (n, 1) one for each."""
-        value: Tensor = self.last(self._hidden(t, x)[0])
+    def forward(self, t: Tensor, x: Tensor, offsets: Tensor | None = None) -> Tensor:
+        """The field at points (n, width); t: () one time, or (n, 1) one for each. offsets: see ``offsets``."""
+        value: Tensor = self.last(self._hidden(t, x, offsets)[0])
         return value
+
+    def offsets(self, context: Tensor | None) -> Tensor | None:
+        """What contexts (n, context) add to gates and shifts, at every time; it can be kept for a solve."""
+        return None if self.contexts is None else self.contexts(context)
 
     @property
     def _weights(self) -> list[Tensor]:
@@ -83,9 +91,11 @@ class TimeField(nn.Module):
             return (first * last.T).sum(1)
         return self._weights[1].T * (first @ last) if len(self.layers) == 2 else first  # (k, j)
 
-    def with_divergence(self, t: Tensor, x: Tensor, coupling: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def with_divergence(
+        self, t: Tensor, x: Tensor, coupling: Tensor | None = None, offsets: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """The field (n, width) and its exact divergence (n,)."""
-        h, slopes = self._hidden(t, x)
+        h, slopes = self._hidden(t, x, offsets)
         coupling = self.coupling() if coupling is None else coupling
         if len(slopes) == 1:
             return self.last(h), slopes[0] @ coupling
@@ -97,17 +107,20 @@ class TimeField(nn.Module):
             tangents = (tangents @ weight.T) * slope
         return self.last(h), torch.einsum("dnk,dk->n", tangents, last)
 
-    def with_products(self, t: Tensor, x: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
+    def with_products(
+        self, t: Tensor, x: Tensor, vectors: Tensor, offsets: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """The field (n, width) and its Jacobian times vectors (k, n, width)."""
-        h, slopes = self._hidden(t, x)
+        h, slopes = self._hidden(t, x, offsets)
         tangents = vectors
         for weight, slope in zip(self._weights, slopes, strict=True):
             tangents = (tangents @ weight.T) * slope
         return self.last(h), tangents @ self.last.weight.T
 
-    def _hidden(self, t: Tensor, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+    def _hidden(self, t: Tensor, x: Tensor, offsets: Tensor | None) -> tuple[Tensor, list[Tensor]]:
         """The last hidden layer, and the slope of every hidden layer by what its weights give."""
-        parts = self.times(t.reshape(-1, 1)).split(self.sizes, -1)
+        scales = self.times(t.reshape(-1, 1))  # (1 or n, sizes)
+        parts = (scales if offsets is None else scales + offsets).split(self.sizes, -1)
         h, slopes = x, []
         for layer, gate, shift in zip(self.layers, parts[::2], parts[1::2], strict=True):
             gate = 2 * torch.sigmoid(gate)

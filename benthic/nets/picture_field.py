@@ -21,25 +21,26 @@ Pair = tuple[Tensor, Tensor | None]
 class PictureField(nn.Module):
     r"""A field f(t, x) of pictures: convolutions at two resolutions, each scaled and shifted by the time.
 
-    .. math:: h_{i+1} = h_i + \tanh\big(W_i * h_i \odot 2\,\sigma(g_i t + c_i) + u_i t + b_i\big), \qquad
-              f = W_L * h_L + b_L
+    .. math:: h_{i+1} = h_i + \tanh\big(W_i * h_i \odot 2\,\sigma(g_i t + c_i + G_i y) + u_i t + b_i + U_i y\big),
+              \qquad f = W_L * h_L + b_L
 
-    The gated layers of Grathwohl et al., 2019, with skips; half of the layers see the picture at half its resolution.
+    The gated layers of Grathwohl et al., 2019, with skips, which also take a context y where there is one, a number
+    for each channel as the time is; half of the layers see the picture at half its resolution.
     Pictures with even sides are squeezed first, so that 2 x 2 pixels are 4 channels. States are rows (n, chw), as
     solvers have them. The last layer begins at zero, and so does the field.
 
     event: (c, h, w) of the pictures. channels: features at full resolution; there are twice as many at half of it.
-    depth: layers before, inside and after the coarse part.
+    depth: layers before, inside and after the coarse part. context: numbers that a picture is given besides.
 
     >>> field = PictureField((1, 8, 8), 4)
     >>> field(torch.tensor(0.5), torch.ones(2, 64)).shape
     torch.Size([2, 64])
     """
 
-    def __init__(self, event: Sequence[int], channels: int = 64, depth: int = 2) -> None:
+    def __init__(self, event: Sequence[int], channels: int = 64, depth: int = 2, context: int = 0) -> None:
         super().__init__()
         c, h, w = self.event = tuple(event)
-        self.width, self.depth = c * h * w, depth
+        self.width, self.depth, self.context = c * h * w, depth, context
         self.squeezed = h % 2 == 0 and w % 2 == 0 and min(h, w) > 2
         if self.squeezed:
             c, h, w = 4 * c, h // 2, w // 2
@@ -57,35 +58,45 @@ class PictureField(nn.Module):
         self.last = nn.Conv2d(channels, c, 3, padding=1)
         for part in self.last.parameters():
             nn.init.zeros_(part)
+        self.contexts = nn.Linear(context, 2 * sum(self.sizes), bias=False) if context else None
 
-    def forward(self, t: Tensor, x: Tensor) -> Tensor:
-        """The field at rows (n, width); t: () one time, or (n, 1) one for each."""
-        return self._field(t, x, None)[0]
+    def forward(self, t: Tensor, x: Tensor, offsets: Tensor | None = None) -> Tensor:
+        """The field at rows (n, width); t: () one time, or (n, 1) one for each. offsets: see ``offsets``."""
+        return self._field(t, x, None, offsets)[0]
+
+    def offsets(self, context: Tensor | None) -> Tensor | None:
+        """What contexts (n, context) add to gates and shifts, at every time; it can be kept for a solve."""
+        return None if self.contexts is None else self.contexts(context)
 
     def coupling(self) -> Tensor:
         """Nothing of the divergence is known from the weights alone."""
         return self.places[:0]
 
-    def with_products(self, t: Tensor, x: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
+    def with_products(
+        self, t: Tensor, x: Tensor, vectors: Tensor, offsets: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """The field (n, width) and its Jacobian times vectors (k, n, width)."""
-        value, products = self._field(t, x, vectors.flatten(0, 1))
+        value, products = self._field(t, x, vectors.flatten(0, 1), offsets)
         return value, products.reshape(vectors.shape)  # type: ignore[union-attr]
 
-    def with_divergence(self, t: Tensor, x: Tensor, coupling: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def with_divergence(
+        self, t: Tensor, x: Tensor, coupling: Tensor | None = None, offsets: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """The field (n, width) and its exact divergence (n,), by one product for every coordinate."""
-        value, total = self(t, x), x.new_zeros(len(x))
+        value, total = self(t, x, offsets), x.new_zeros(len(x))
         places = torch.arange(self.width, device=x.device)
         for some in places.split(max(1, _TANGENTS // len(x))):
             vectors = F.one_hot(some, self.width).to(x)[:, None].expand(-1, len(x), -1)
-            products = self.with_products(t, x, vectors)[1]
+            products = self.with_products(t, x, vectors, offsets)[1]
             total = total + (products * vectors).sum((0, 2))
         return value, total
 
     # -- layers ----------------------------------------------------------------------------------------
 
-    def _field(self, t: Tensor, x: Tensor, v: Tensor | None) -> Pair:
+    def _field(self, t: Tensor, x: Tensor, v: Tensor | None, offsets: Tensor | None) -> Pair:
         """The field at rows x, and its derivatives along v, (k n, width)."""
-        gates, shifts = self.times(t.reshape(-1, 1)).chunk(2, -1)
+        scales = self.times(t.reshape(-1, 1))  # (1 or n, gates and shifts)
+        gates, shifts = (scales if offsets is None else scales + offsets).chunk(2, -1)
         gates = 2 * torch.sigmoid(gates)
         layers = list(zip(self.layers, gates.split(self.sizes, -1), shifts.split(self.sizes, -1), strict=True))
         cuts = [0, 1 + self.depth, 2 + 2 * self.depth, len(layers)]
@@ -114,10 +125,10 @@ def _layers(layers: Sequence[tuple[Any, Tensor, Tensor]], pair: Pair) -> Pair:
 
 
 def _layer(layer: tuple[Any, Tensor, Tensor], pair: Pair, places: Tensor | None = None) -> Pair:
-    """tanh of a convolution (n, c, h, w) by gate and shift, (1, c) of one time or (n, c); tangents by its slope."""
+    """tanh of a convolution (n, c, h, w) by gate and shift, (1, c) for all or (n, c); tangents by its slope."""
     (conv, gate, shift), (h, v) = layer, pair
     how: dict[str, Any] = {"stride": conv.stride, "padding": 1}
-    if len(gate) == 1:  # one time for all: the weights take it up
+    if len(gate) == 1:  # one time and context for all: the weights take it up
         weight = conv.weight * gate.reshape(-1, 1, 1, 1)
         a, d = F.conv2d(h, weight, shift.reshape(-1), **how), None if v is None else F.conv2d(v, weight, **how)
     else:

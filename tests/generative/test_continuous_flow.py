@@ -92,7 +92,7 @@ def test_log_density_is_the_change_of_variables_of_the_flow_map(hidden):
 def test_the_sign_of_the_trace():
     """Along f = a z points spread by exp(a) and the density falls by a for each column."""
     field = TimeField(2, (8,)).double()
-    field.with_divergence = lambda t, z, coupling=None: (0.7 * z, torch.full_like(z[:, 0], 1.4))
+    field.with_divergence = lambda t, z, *_: (0.7 * z, torch.full_like(z[:, 0], 1.4))
     net = FlowNetwork(field, exact=True, method="rk4", steps=16)
     x = torch.randn(5, 2, dtype=torch.float64)
     scale = torch.tensor(math.exp(0.7), dtype=torch.float64)

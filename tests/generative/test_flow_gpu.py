@@ -32,15 +32,16 @@ def test_captured_updates_are_the_usual_ones(kind: str, recwarn: Any) -> None:
     assert not [w for w in recwarn if "not captured" in str(w.message)]
 
 
-@pytest.mark.parametrize("kind", ["nsf_coupling", "cnf"])
-def test_captured_updates_of_pictures(kind: str, recwarn: Any) -> None:
+@pytest.mark.parametrize(("kind", "condition"), [("nsf_coupling", None), ("cnf", None), ("cnf", "labels")])
+def test_captured_updates_of_pictures(kind: str, condition: str | None, recwarn: Any) -> None:
     torch.manual_seed(0)
     X = torch.randint(0, 17, (300, 1, 8, 8), device="cuda").float()
+    y = None if condition is None else torch.arange(300) % 3
 
     def loss(capture: bool) -> float:
         trainer = {"steps": 20, "batch_size": 50, "capture": capture, "clip": 50.0, "ema": 0.9}
-        settings = {"transforms": 1, "channels": 8, "levels": 17, "random_state": 0}
-        return float(benthic.NormalizingFlow(kind, **settings, trainer=trainer).fit(X).history_[-1]["loss"])
+        settings = {"transforms": 1, "channels": 8, "levels": 17, "condition": condition, "random_state": 0}
+        return float(benthic.NormalizingFlow(kind, **settings, trainer=trainer).fit(X, y).history_[-1]["loss"])
 
     assert loss(True) == pytest.approx(loss(False), rel=1e-3)
     assert not [w for w in recwarn if "not captured" in str(w.message)]

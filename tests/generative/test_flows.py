@@ -190,6 +190,42 @@ def test_pictures(kind: str, dequantize: str, tmp_path: Path) -> None:
         model.likelihood(np.full((1, 1, 8, 8), 0.5, np.float32))
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("sides", [(1, 1), (2, 2), (5, 3), (7, 7), (9, 9)])
+def test_pictures_whose_sides_cannot_be_halved(sides: tuple[int, int], channels: int) -> None:
+    pictures = np.random.default_rng(0).integers(0, 4, (100, channels, *sides)).astype(np.float32)
+    for kind in ("glow", "realnvp", "nsf_coupling"):
+        model = fitted(kind, pictures, steps=3, channels=4, levels=4)
+        assert model._facts()["scales"] == 1
+        assert np.isfinite(model.likelihood(pictures[:3]).value).all()
+        assert np.array_equal(model.reconstruct(pictures[:20]), pictures[:20])
+        assert model.sample(2, seed=0).shape == (2, channels, *sides)
+
+
+def test_advice_about_scales_is_good() -> None:
+    """Padded as told, the pictures have as many scales as were asked for."""
+    for side, scales in ((7, 2), (8, 3)):
+        with pytest.raises(InvalidInput, match="multiples of") as caught:
+            fitted("glow", np.zeros((4, 1, side, side), np.float32), scales=scales)
+        least = int(str(caught.value).split("and ")[-1].split()[0])
+        padded = np.zeros((4, 1, least, least), np.float32)
+        settings = {"transforms": 1, "channels": 2, "levels": 2, "scales": scales}
+        assert fitted("glow", padded, steps=1, **settings)._facts()["scales"] == scales
+
+
+def test_a_checkerboard_learns_what_neighbors_have_in_common() -> None:
+    """Pixels that are sums of shared noise: the flow comes near their entropy, which independent pixels cannot."""
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(2, 600, 1, 1, 3))
+    pictures = (noise[0] + 0.3 * noise[1]).astype(np.float32)
+    pictures = np.concatenate([pictures, (noise[0] - 0.3 * noise[1]).astype(np.float32)], 2)  # (600, 1, 2, 3)
+    model = fitted("glow", pictures[:500], steps=100, transforms=4, channels=8, dequantize=None)
+    truth = -3 * (np.log(0.6) + np.log(2 * np.pi * np.e))  # a determinant of 0.6² for each pair of pixels
+    alone = -3 * (np.log(1.09) + np.log(2 * np.pi * np.e))  # variances of 1.09
+    found = model.score(pictures[500:])
+    assert alone + 0.7 * (truth - alone) < found < truth + 4 * np.sqrt(3 / 100)
+
+
 # -- gaps ------------------------------------------------------------------------------------------------
 
 
@@ -287,10 +323,10 @@ def test_bad_input_is_refused() -> None:
         fitted("nsf", X, columns={0: (1, 1)})
     with pytest.raises(InvalidInput, match="kind 'nfs' is unknown"):
         fitted("nfs", X)
-    with pytest.raises(InvalidInput, match="cnf.*takes no condition"):
-        fitted("cnf", X, np.arange(15) % 2, condition="labels")
-    with pytest.raises(InvalidInput, match="can be halved 0 times"):
-        fitted("glow", np.zeros((4, 1, 7, 7), np.float32))
+    with pytest.raises(InvalidInput, match="can be halved 0 times, not 2; set scales to 1, or pad.*multiples of 4"):
+        fitted("glow", np.zeros((4, 1, 7, 7), np.float32), scales=2)
+    with pytest.raises(InvalidInput, match="can be halved 2 times, not 4; set scales to 2 or less$"):
+        fitted("glow", np.zeros((4, 1, 8, 8), np.float32), scales=4)
     with pytest.raises(InvalidInput, match="needs y"):
         fitted("nsf", X, condition="labels")
     with pytest.raises(InvalidInput, match="2 to 500 bins|bins is"):

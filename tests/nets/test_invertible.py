@@ -15,6 +15,7 @@ from benthic.nets.invertible import (
     ActNorm,
     AffineLaw,
     Chain,
+    CheckerboardCoupling,
     Coupling,
     Flatten,
     ImageCoupling,
@@ -72,6 +73,8 @@ IMAGE_MAPS: dict[str, Callable[[int], Transform]] = {
     "channel actnorm": lambda k: ActNorm(2),
     "image affine": lambda k: ImageCoupling(2, AFFINE, 6, context=k),
     "image spline": lambda k: ImageCoupling(2, SPLINE, 6, context=k),
+    "checkerboard affine": lambda k: CheckerboardCoupling(2, AFFINE, 6, context=k),
+    "checkerboard spline, swapped": lambda k: CheckerboardCoupling(2, SPLINE, 6, context=k, swap=True),
     "multi-scale": lambda k: MultiScale(
         [
             (Chain([Squeeze(), ActNorm(8), LULinear(8), ImageCoupling(8, AFFINE, 6, context=k)]), (8, 2, 2)),
@@ -160,6 +163,22 @@ def test_masks_are_autoregressive(name: str, context: int) -> None:
     if given is not None:
         first = torch.autograd.functional.jacobian(lambda c: made.network(row, c)[0, 0], c)
         assert first.abs().max() > 0  # even the first column sees the context
+
+
+@pytest.mark.parametrize("sides", [(1, 1), (2, 2), (5, 3)])
+def test_the_two_colors_of_a_checkerboard_stay_and_move_in_turn(sides: tuple[int, int]) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, *sides)
+    black = (torch.arange(sides[0])[:, None] + torch.arange(sides[1])) % 2 == 0
+    for swap in (False, True):
+        made = CheckerboardCoupling(3, AFFINE, 4, swap=swap)
+        with torch.no_grad():
+            made.network.leave.bias.fill_(0.5)
+            z, _ = made(x)
+        assert torch.equal((z != x).all(0).all(0), black if swap else ~black)
+        # what moves is decided by what stays: changing all that moves changes no parameter
+        moved = made._moved(x)
+        assert torch.equal(made._raw(x, moved, None), made._raw(torch.where(moved, 7.0, x), moved, None))
 
 
 def test_sampling_column_by_column_computes_what_full_passes_do() -> None:
@@ -307,8 +326,12 @@ def test_bad_input_is_refused() -> None:
     masks[0][:, 0] = False
     with pytest.raises(InvalidInput, match="break autoregression: the parameters of column 0 depend on column 1"):
         MaskedMLP(2, 1, [4], masks=masks)
-    with pytest.raises(InvalidInput, match="3 channels have no two halves"):
+    with pytest.raises(InvalidInput, match="3 channels have no two halves.*or use CheckerboardCoupling"):
         ImageCoupling(3, AFFINE)
+    with pytest.raises(InvalidInput, match="built for 2 channels"):
+        CheckerboardCoupling(2, AFFINE)(torch.zeros(1, 3, 4, 4))
+    with pytest.raises(InvalidInput, match="the context has 0 numbers a row; this map was built for 2"):
+        CheckerboardCoupling(2, AFFINE, context=2)(torch.zeros(1, 2, 4, 4))
     with pytest.raises(InvalidInput, match="both sides must be even"):
         Squeeze()(torch.zeros(1, 1, 7, 8))
     with pytest.raises(InvalidInput, match="at one or above singular"):

@@ -86,6 +86,7 @@ class ContinuousFlow(Uses, Encodes, Samples, HasExactDensity, NetworkEstimator):
     ``likelihood`` is of kind ``ode``: with the exact trace its bound is ``exact``, to the solver's tolerance, and
     ``log_prob`` gives the same; with ``method="hutchinson"`` or ``"hutchinson(k)"``, k probes a row, it is an
     unbiased ``estimate`` with its standard error. Gaps are drawn by importance resampling and Metropolis steps.
+    With labels or vectors as conditions, and of pictures, it is ``NormalizingFlow("cnf", condition=...)``.
 
     >>> import numpy as np
     >>> X = np.random.default_rng(0).normal(size=(200, 2)) @ np.array([[1.0, 0.9], [0.0, 0.4]])

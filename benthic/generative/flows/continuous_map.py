@@ -20,34 +20,37 @@ _LEAST_SPREAD = 0.5  # of a pixel at first, over that of all pixels
 
 
 class ContinuousTransform(Transform):
-    """The map of a continuous flow, with its own loss for training; see ``FlowNetwork`` and ``ContinuousFlow``."""
+    """The map of a continuous flow, with its own loss for training; see ``FlowNetwork`` and ``ContinuousFlow``.
+
+    The context of a row, (n, k), is told to the field at every time, where the field was built for one.
+    """
 
     def __init__(self, network: FlowNetwork, tolerance: float = 1e-6, regularization: float = 0.01) -> None:
         super().__init__()
         self.network, self.tolerance, self.regularization = network, tolerance, regularization
 
-    def loss(self, x: Tensor) -> Tensor:
+    def loss(self, x: Tensor, context: Tensor | None = None) -> Tensor:
         """−log p of each row by the solver of training, with the penalty on the energy of paths."""
-        found: Tensor = self.network(x, self.regularization)
+        found: Tensor = self.network(x, self.regularization, context)
         return found
 
     def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Codes, and minus the integral of the trace."""
-        z, change = self.network.backward_flow(x, self.tolerance, self.tolerance)
+        z, change = self.network.backward_flow(x, self.tolerance, self.tolerance, context=context)
         return z, change[:, 0]
 
     def inverse(self, z: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Rows, with the integral of the trace along the way back."""
-        x = self.decode(z)
-        return x, -self.network.backward_flow(x, self.tolerance, self.tolerance)[1][:, 0]
+        x = self.decode(z, context)
+        return x, -self.network.backward_flow(x, self.tolerance, self.tolerance, context=context)[1][:, 0]
 
     def encode(self, x: Tensor, context: Tensor | None = None) -> Tensor:
         """Codes, without the trace."""
-        return self.network.carry(x, [1.0, 0.0], self.tolerance, self.tolerance)[-1]
+        return self.network.carry(x, [1.0, 0.0], self.tolerance, self.tolerance, context)[-1]
 
     def decode(self, z: Tensor, context: Tensor | None = None) -> Tensor:
         """Rows, without the trace."""
-        return self.network.carry(z, [0.0, 1.0], self.tolerance, self.tolerance)[-1]
+        return self.network.carry(z, [0.0, 1.0], self.tolerance, self.tolerance, context)[-1]
 
     @torch.no_grad()
     def begin(self, x: Tensor, context: Tensor | None = None) -> Tensor:
@@ -64,7 +67,7 @@ class ContinuousPictures(Transform):
     penalties on the kinetic energy of paths and on the Jacobian of the field (Finlay et al., 2020). Everything else
     is solved to the tolerance, by the exact trace, one product for each pixel, or by the probes of ``estimate``.
 
-    event: (c, h, w). channels: of the field, see ``PictureField``. steps, method: of training.
+    event: (c, h, w). channels, context: of the field, see ``PictureField``. steps, method: of training.
     """
 
     def __init__(
@@ -72,53 +75,54 @@ class ContinuousPictures(Transform):
         event: Sequence[int],
         channels: int = 64,
         *,
+        context: int = 0,
         steps: int = PICTURE_STEPS,
         method: str = PICTURE_METHOD,
         tolerance: float = PICTURE_TOLERANCE,
         regularization: float = 0.01,
     ) -> None:
         super().__init__()
-        field = PictureField(event, channels)
+        field = PictureField(event, channels, context=context)
         network = FlowNetwork(field, exact=False, method=method, steps=steps, ahead=True, smooth=True)
         self.event, self.norm = tuple(event), ActNorm(field.width)
         self.body = ContinuousTransform(network, tolerance, regularization)
 
-    def loss(self, x: Tensor) -> Tensor:
+    def loss(self, x: Tensor, context: Tensor | None = None) -> Tensor:
         """An estimate of −log p of each picture by the solver of training, with its penalties."""
         y, log = self.norm(x.flatten(1))
-        found: Tensor = self.body.loss(y) - log
+        found: Tensor = self.body.loss(y, context) - log
         return found
 
     def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Codes (n, chw) and the log-determinant."""
         y, log = self.norm(x.flatten(1))
         with unrounded():
-            z, change = self.body(y)
+            z, change = self.body(y, context)
         return z, log + change
 
-    def estimate(self, x: Tensor, probes: Tensor) -> tuple[Tensor, Tensor]:
+    def estimate(self, x: Tensor, probes: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Codes (n, chw), and estimates (n, k) of the log-determinant by probes (k, n, chw)."""
         y, log = self.norm(x.flatten(1))
         with unrounded():
-            z, change = self.body.network.backward_flow(y, self.body.tolerance, self.body.tolerance, probes)
+            z, change = self.body.network.backward_flow(y, self.body.tolerance, self.body.tolerance, probes, context)
         return z, log[:, None] + change
 
     def inverse(self, z: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Pictures and the log-determinant."""
         with unrounded():
-            y, change = self.body.inverse(z)
+            y, change = self.body.inverse(z, context)
         x, log = self.norm.inverse(y)
         return x.reshape(-1, *self.event), change + log
 
     def encode(self, x: Tensor, context: Tensor | None = None) -> Tensor:
         """Codes, without the trace."""
         with unrounded():
-            return self.body.encode(self.norm(x.flatten(1))[0])
+            return self.body.encode(self.norm(x.flatten(1))[0], context)
 
     def decode(self, z: Tensor, context: Tensor | None = None) -> Tensor:
         """Pictures, without the trace."""
         with unrounded():
-            return self.norm.inverse(self.body.decode(z))[0].reshape(-1, *self.event)
+            return self.norm.inverse(self.body.decode(z, context))[0].reshape(-1, *self.event)
 
     @torch.no_grad()
     def begin(self, x: Tensor, context: Tensor | None = None) -> Tensor:

@@ -55,7 +55,7 @@ def fill_gaps(
     """
     filled, mean = X.clone(), X.clone()
     rows = torch.isnan(X).any(1).nonzero()[:, 0]
-    for block in rows.split(max(1, _ROWS // max(candidates, chains))):
+    for block in rows.split(max(1, _ROWS // max(candidates, chains))) if len(rows) else ():
         proposal = _Proposal(X[block], moments)
         found = _start(density, proposal, generator, candidates, chains)
         more = None if mover is None else mover(X[block])

@@ -79,7 +79,7 @@ class FlowEstimator(NetworkEstimator):
     def _learn(self, X: Any, y: Any, session: Session) -> None:
         with speaking(self, "fit"):
             self._check_settings()
-            y = self._checked_condition(y)
+            y = self._checked_condition(X, y)
         targets: dict[str | None, Target] = {"labels": "labels", "vectors": "numbers"}
         intake = Intake(self, X, y if self.condition else None, target=targets.get(self.condition, "none"))
         self._forget()
@@ -255,8 +255,8 @@ class FlowEstimator(NetworkEstimator):
 
     # -- conditions ------------------------------------------------------------------------------------
 
-    def _checked_condition(self, y: Any) -> Any:
-        if self.condition is None:
+    def _checked_condition(self, X: Any, y: Any) -> Any:
+        if self.condition is None or (y is None and callable(getattr(X, "open", None))):  # sources bring their own
             return None
         if y is None:
             raise InvalidInput(f"condition={self.condition!r} needs y, the condition of each row")

@@ -93,6 +93,23 @@ class Dequantizer(nn.Module):
         return codes if self.all else y.index_copy(1, self.where, codes)
 
 
+def without_labels(joint: Tensor) -> Tensor:
+    r"""A bound on log p(x), (draws, n), from unbiased estimates of log p(x, y) of every label, (draws, n, k).
+
+    .. math:: \log p(x) \ge \sum_y q(y) \left(\log p(x, y) - \log q(y)\right)
+
+    The logarithm of the sum of estimates would lie too high. Here q comes from the other draws, two or more in all, so
+    that each draw stays unbiased.
+
+    >>> sure = torch.tensor([-1.0, -2.0]).expand(2, 1, 2)  # without noise the bound is the sum itself
+    >>> torch.allclose(without_labels(sure), sure.logsumexp(-1))
+    True
+    """
+    others = (joint.sum(0) - joint) / (len(joint) - 1)
+    log_q = torch.log_softmax(others, -1)
+    return (log_q.exp() * (joint - log_q)).sum(-1)
+
+
 class FlowModel(nn.Module):
     r"""log p(x) of rows by an invertible map to a standard normal, perhaps given a context.
 
@@ -117,7 +134,7 @@ class FlowModel(nn.Module):
             gain = log - log_q
         special = getattr(self.transform, "loss", None)
         if special is not None and (self.training or self.estimated):
-            found: Tensor = special(self._shaped(y))
+            found: Tensor = special(self._shaped(y), c)
             return found - gain
         return -self.log_density(y, c) - gain
 
@@ -147,10 +164,10 @@ class FlowModel(nn.Module):
         """Numbers (n, d) of codes, alone."""
         return self.transform.decode(z, c).flatten(1)
 
-    def log_estimate(self, y: Tensor, probes: Tensor) -> Tensor:
+    def log_estimate(self, y: Tensor, probes: Tensor, c: Tensor | None = None) -> Tensor:
         """Estimates of log p, (n,), of numbers (n, d) by probes (n, d): an unbiased one of its log-determinant."""
         estimate: Any = self.transform.estimate
-        z, log = estimate(self._shaped(y), probes[None])
+        z, log = estimate(self._shaped(y), probes[None], c)
         found: Tensor = log_normal(z.flatten(1)) + log[:, 0]
         return found
 
@@ -178,7 +195,7 @@ class FlowModel(nn.Module):
             u, log_q = self.dequantizer.noise(rows, source if learned else None, None if learned else source)
             y, log = self.dequantizer(rows, u)
             if self.estimated and not exact:
-                value = self.log_estimate(y, noise.signs(some, x).flatten(0, 1))
+                value = self.log_estimate(y, noise.signs(some, x).flatten(0, 1), given)
             else:
                 value = self.log_density(y, given)
             found.append((value + log - log_q).reshape(-1, n))

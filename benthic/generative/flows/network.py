@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from benthic.dynamics import solve
 from benthic.dynamics.runge_kutta import Method
 from benthic.dynamics.tableau import tableau_of
 from benthic.nets.field import TimeField
+from benthic.nets.invertible.transform import check_shape
 from benthic.nets.picture_field import PictureField
 
 _JITTER = 0.3  # how far, in steps, the ends of training steps move
@@ -22,12 +23,21 @@ _MOST_STEPS = 500  # all of them are kept for the gradient
 _LOG_2PI = math.log(2 * math.pi)
 
 
+class _Fixed(NamedTuple):
+    """What stays as it is during a solve: probes (k, n, d) or None, the coupling of the field, and its offsets."""
+
+    probes: Tensor | None
+    coupling: Tensor
+    offsets: Tensor | None
+
+
 class FlowNetwork(nn.Module):
     r"""Points that flow along a field from a standard normal (t = 0) to the data (t = 1).
 
     .. math:: \dot z = f(t, z), \qquad \frac{d}{dt} \log p_t(z(t)) = -\operatorname{tr} \frac{\partial f}{\partial z}
 
-    Chen et al., 2018. exact: whether training sums the trace exactly or by Hutchinson's estimate with one probe
+    Chen et al., 2018. Where the field takes a context, (n, k), it sees that of each row at every time, and the density
+    is that given the context. exact: whether training sums the trace exactly or by Hutchinson's estimate with one probe
     for each row and solve. method, steps: the solver of training and its number of equal steps; with None the steps
     are controlled, for the rows of a batch together, so that the error of each is below ``tolerance``.
     ahead: whether the host never waits for the device in training, so that equal steps can be captured; nobody looks
@@ -50,14 +60,13 @@ class FlowNetwork(nn.Module):
         self.field, self.exact, self.method, self.steps, self.tolerance = field, exact, method, steps, tolerance
         self.ahead, self.smooth = ahead, smooth
 
-    def forward(self, x: Tensor, regularization: float = 0.0) -> Tensor:
+    def forward(self, x: Tensor, regularization: float = 0.0, context: Tensor | None = None) -> Tensor:
         """−log p(x) of each row by the solver of training, with so much of the kinetic energy of its path."""
-        probes = None if self.exact else rademacher((1, *x.shape), x)
-        coupling = self.field.coupling()
+        fixed = self._fixed(x, None if self.exact else rademacher((1, *x.shape), x), context)
         start = torch.cat([x, x.new_zeros(len(x), 2)], 1)
 
         def rate(t: Tensor, y: Tensor) -> Tensor:
-            return torch.cat(self._priced(t, y[:, :-2], probes, coupling), 1).to(y.dtype)  # from autocast
+            return torch.cat(self._priced(t, y[:, :-2], fixed), 1).to(y.dtype)  # from autocast
 
         end: Tensor
         if self.ahead and self.steps is not None:
@@ -66,6 +75,11 @@ class FlowNetwork(nn.Module):
             end = solve(rate, start, method=self.method, **self._stepping(x)).last
         # time runs backward: both integrals have the opposite sign
         return -log_normal(end[:, :-2]) - end[:, -2] - regularization * end[:, -1]
+
+    def _fixed(self, x: Tensor, probes: Tensor | None, context: Tensor | None) -> _Fixed:
+        """What a solve from rows x needs at every time."""
+        check_shape("FlowNetwork", x, self.field.width, context, self.field.context)
+        return _Fixed(probes, self.field.coupling(), self.field.offsets(context))
 
     def _stepping(self, x: Tensor) -> dict[str, Any]:
         """How ``solve`` goes from 1 to 0 in training."""
@@ -93,45 +107,56 @@ class FlowNetwork(nn.Module):
             y = method.step(t, end - t, y, method.slope(t, y)).y
         return y
 
-    def backward_flow(self, x: Tensor, rtol: float, atol: float, probes: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def backward_flow(
+        self, x: Tensor, rtol: float, atol: float, probes: Tensor | None = None, context: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         r"""Where rows came from, and by how much their log-density changed on the way.
 
         x: (n, d). probes: (k, n, d) for k estimates of the trace, None for the exact one.
         Returns z(0), (n, d), and :math:`-\int_0^1 \operatorname{tr} \partial f / \partial z\, dt`, (n, k) or (n, 1).
         """
-        d, coupling = x.shape[1], self.field.coupling()
+        d, fixed = x.shape[1], self._fixed(x, probes, context)
         start = torch.cat([x, x.new_zeros(len(x), 1 if probes is None else len(probes))], 1)
 
         def rate(t: Tensor, y: Tensor) -> Tensor:
-            return torch.cat(self._rates(t, y[:, :d], probes, coupling), 1)
+            return torch.cat(self._rates(t, y[:, :d], fixed), 1)
 
         end = solve(rate, start, [1.0, 0.0], per_row=True, **tolerances(x, rtol, atol)).last
         return end[:, :d], end[:, d:]
 
-    def log_density(self, x: Tensor, rtol: float, atol: float) -> Tensor:
+    def log_density(self, x: Tensor, rtol: float, atol: float, context: Tensor | None = None) -> Tensor:
         """log p(x) of each row, by the exact trace."""
-        z, change = self.backward_flow(x, rtol, atol)
+        z, change = self.backward_flow(x, rtol, atol, context=context)
         return log_normal(z) + change[:, 0]
 
-    def carry(self, z: Tensor, times: Sequence[float], rtol: float, atol: float) -> Tensor:
+    def carry(
+        self, z: Tensor, times: Sequence[float], rtol: float, atol: float, context: Tensor | None = None
+    ) -> Tensor:
         """Where points (n, d) of the first time are at each of the times, (m, n, d)."""
-        states: Tensor = solve(self.field, z, times, per_row=True, **tolerances(z, rtol, atol)).y
+        offsets = self._fixed(z, None, context).offsets
+
+        def rate(t: Tensor, y: Tensor) -> Tensor:
+            value: Tensor = self.field(t, y, offsets)
+            return value
+
+        states: Tensor = solve(rate, z, times, per_row=True, **tolerances(z, rtol, atol)).y
         return states
 
-    def _rates(self, t: Tensor, z: Tensor, probes: Tensor | None, coupling: Tensor) -> tuple[Tensor, Tensor]:
+    def _rates(self, t: Tensor, z: Tensor, fixed: _Fixed) -> tuple[Tensor, Tensor]:
         """The field (n, d), and its trace (n, 1) or estimates of it (n, k)."""
-        if probes is None:
-            value, trace = self.field.with_divergence(t, z, coupling)
+        if fixed.probes is None:
+            value, trace = self.field.with_divergence(t, z, fixed.coupling, fixed.offsets)
             return value, trace[:, None]
-        value, products = self.field.with_products(t, z, probes)
-        return value, (products * probes).sum(-1).T
+        value, products = self.field.with_products(t, z, fixed.probes, fixed.offsets)
+        return value, (products * fixed.probes).sum(-1).T
 
-    def _priced(self, t: Tensor, z: Tensor, probes: Tensor | None, coupling: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _priced(self, t: Tensor, z: Tensor, fixed: _Fixed) -> tuple[Tensor, Tensor, Tensor]:
         """The field (n, d), its trace (n, 1), and how fast the penalty of training grows, (n, 1)."""
+        probes = fixed.probes
         if probes is None or not self.smooth:
-            value, trace = self._rates(t, z, probes, coupling)
+            value, trace = self._rates(t, z, fixed)
             return value, trace, value.square().sum(1, keepdim=True)
-        value, products = self.field.with_products(t, z, probes)
+        value, products = self.field.with_products(t, z, probes, fixed.offsets)
         price = value.square().sum(1, keepdim=True) + products.square().sum((0, 2))[:, None]
         return value, (products * probes).sum(-1).T, price
 

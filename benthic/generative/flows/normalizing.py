@@ -20,7 +20,7 @@ from benthic.base.likelihood import Likelihood
 from benthic.base.seeds import generator
 from benthic.base.validation import speaking
 from benthic.generative.flows.filling import FillingFlowEstimator
-from benthic.generative.flows.model import FlowModel
+from benthic.generative.flows.model import FlowModel, without_labels
 from benthic.generative.flows.picture import draw_density
 from benthic.generative.latent_pictures import training_picture
 from benthic.generative.vae.conditions import dimensions, parse_given
@@ -51,12 +51,13 @@ class NormalizingFlow(Uses, Encodes, Samples, HasExactDensity, FillingFlowEstima
       ``nsf_coupling``: splines in coupling layers
     - ``realnvp``: affine coupling (Dinh et al., 2017); ``glow`` (for pictures): with actnorm and learned mixing of
       columns or channels (Kingma & Dhariwal, 2018). Both, and ``nsf_coupling``, are convolutional and multi-scale on
-      pictures
+      pictures; those whose sides cannot be halved have one scale, coupled like the squares of a checkerboard
     - ``maf``: masked autoregressive (Papamakarios et al., 2017); ``iaf``: its inverse, fast to sample from and slow to
       learn (Kingma et al., 2016); ``naf``: neural autoregressive, with monotone networks (Huang et al., 2018)
     - ``residual``: contractive residual networks (Chen et al., 2019); ``planar`` (Rezende & Mohamed, 2015);
-      ``cnf``: the maps of ``ContinuousFlow``; on pictures its field is convolutional, and probes estimate the trace
-      in training and in ``elbo`` (elsewhere the trace is exact, which takes long with many pixels)
+      ``cnf``: the maps of ``ContinuousFlow``, whose field sees the condition at every time; on pictures the field is
+      convolutional, and probes estimate the trace in training and in ``elbo`` (elsewhere the trace is exact, which
+      takes long with many pixels)
     - or a ``Transform`` of ``benthic.nets.invertible``, which stays out of model files
 
     hidden_layer_sizes, activation: of the networks inside. transforms: how many maps, on pictures for each scale.
@@ -189,10 +190,10 @@ class NormalizingFlow(Uses, Encodes, Samples, HasExactDensity, FillingFlowEstima
 
     # -- likelihood --------------------------------------------------------------------------------------
 
-    def _joint(self, rows: Tensor, network: FlowModel, draws: int) -> Tensor:
+    def _joint(self, rows: Tensor, network: FlowModel, draws: int, exact: bool = True) -> Tensor:
         """log p(x, y) of every label, (draws, n, k), or log p(x), (draws, n, 1), without labels."""
         given: list[Any] = [None] if self.condition is None else self._every_label(len(rows), rows)
-        found = [self._draws(rows, c, network, draws) for c in given]
+        found = [self._draws(rows, c, network, draws, exact) for c in given]
         joint = torch.stack(found, -1)
         if self.condition is None:
             return joint
@@ -218,7 +219,9 @@ class NormalizingFlow(Uses, Encodes, Samples, HasExactDensity, FillingFlowEstima
         rows, log = self._rows_ready(X, network)
         if c is None and self.condition is not None:
             self._need_condition("likelihood")
-            found = torch.logsumexp(self._joint(rows, network, draws), -1)
+            exact = exact or draws == 1 or not network.estimated
+            joint = self._joint(rows, network, draws, exact)
+            found = torch.logsumexp(joint, -1) if exact else without_labels(joint)
         else:
             found = self._draws(rows, c, network, draws, exact)
         return found + log

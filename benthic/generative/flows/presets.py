@@ -14,7 +14,7 @@ from benthic.generative.flows.continuous_map import ContinuousPictures, Continuo
 from benthic.generative.flows.network import FlowNetwork
 from benthic.nets.field import TimeField
 from benthic.nets.invertible.autoregressive import InverseAutoregressive, MaskedAutoregressive
-from benthic.nets.invertible.coupling import Coupling, ImageCoupling
+from benthic.nets.invertible.coupling import CheckerboardCoupling, Coupling, ImageCoupling
 from benthic.nets.invertible.images import MultiScale, Squeeze, squeeze, unsqueeze
 from benthic.nets.invertible.laws import AffineLaw, Law, SigmoidLaw, SplineLaw
 from benthic.nets.invertible.linear import ActNorm, LULinear
@@ -26,6 +26,7 @@ KINDS = ("auto", "nsf", "realnvp", "glow", "maf", "iaf", "naf", "nsf_coupling", 
 PICTURES = ("glow", "realnvp", "nsf_coupling")
 _TRANSFORMS = {"nsf": 3, "nsf_coupling": 6, "realnvp": 8, "glow": 8, "residual": 8, "planar": 16, "cnf": 1}
 _STEPS_A_SCALE = 8
+_MOST_SCALES = 3
 
 
 @dataclass(frozen=True)
@@ -129,53 +130,74 @@ _BUILDERS: dict[str, Callable[[Design], list[Transform]]] = {
 
 
 def _continuous(d: Design) -> Transform:
-    if d.context:
-        raise InvalidInput("kind='cnf' takes no condition; use 'nsf' or another kind")
     if d.event is not None:
-        return ContinuousPictures(d.event, d.channels)
-    return ContinuousTransform(FlowNetwork(TimeField(d.width, d.hidden, "tanh"), exact=True, method="bogacki_shampine"))
+        return ContinuousPictures(d.event, d.channels, context=d.context)
+    field = TimeField(d.width, d.hidden, "tanh", d.context)
+    return ContinuousTransform(FlowNetwork(field, exact=True, method="bogacki_shampine"))
 
 
 # -- pictures --------------------------------------------------------------------------------------------
 
 
 def scales_allowed(event: Sequence[int]) -> int:
-    """How often a picture can be halved, at most three times.
+    """How often a picture can be halved, to sides of two pixels at least; at most three times.
 
     >>> scales_allowed((1, 28, 28))
     2
     """
     _, h, w = event
     count = 0
-    while count < 3 and h % 2 == 0 and w % 2 == 0 and min(h, w) > 2:
+    while count < _MOST_SCALES and h % 2 == 0 and w % 2 == 0 and min(h, w) > 2:
         h, w, count = h // 2, w // 2, count + 1
     return count
 
 
 def _pictures(d: Design, event: Sequence[int]) -> Transform:
-    """Levels of squeeze and steps; at the end of a level the codes that leave are predicted from those that stay."""
+    """Levels of squeeze and steps; at the end of a level the codes that leave are predicted from those that stay.
+
+    Pictures that cannot be squeezed have one level of steps on checkerboards; those of one pixel are rows.
+    """
     c, h, w = event
     allowed = scales_allowed(event)
     scales = d.scales or max(1, min(2, allowed))
-    if scales > allowed:
-        raise InvalidInput(
-            f"pictures of {h} x {w} pixels can be halved {allowed} times, not {scales}; pad them to even sides, or "
-            "set scales"
-        )
+    if scales > max(1, allowed):
+        raise InvalidInput(_too_many(event, scales, allowed))
+    if h == w == 1:
+        return _flat(d, Chain(_BUILDERS[d.kind](d)))
     steps, law = d.transforms or _STEPS_A_SCALE, _picture_law(d)
+    if not allowed:
+        return MultiScale([(Chain(_steps(d, c, steps, law, board=True)), event)])
     levels: list[tuple[Transform, Sequence[int]]] = []
     for scale in range(scales):
         c, h, w = 4 * c, h // 2, w // 2
-        parts: list[Transform] = [Squeeze()]
-        for _ in range(steps):
-            mix: Transform = Reversal(c) if d.kind == "realnvp" else LULinear(c)
-            coupling = ImageCoupling(c, law, d.channels, d.nonlinearity, context=d.context)
-            parts += [ActNorm(c), mix, coupling]
+        parts: list[Transform] = [Squeeze(), *_steps(d, c, steps, law, board=False)]
         if scale < scales - 1:
             parts.append(ImageCoupling(c, AffineLaw(), d.channels, d.nonlinearity, context=d.context))
         levels.append((Chain(parts), (c, h, w)))
         c = c // 2
     return MultiScale(levels)
+
+
+def _steps(d: Design, channels: int, count: int, law: Law, *, board: bool) -> list[Transform]:
+    """Steps of normalizing, mixing and coupling, of the halves of the channels or of the squares of a board."""
+    parts: list[Transform] = []
+    for i in range(count):
+        parts += [ActNorm(channels), Reversal(channels) if d.kind == "realnvp" else LULinear(channels)]
+        how: dict[str, Any] = {"hidden": d.channels, "nonlinearity": d.nonlinearity, "context": d.context}
+        if board:
+            parts.append(CheckerboardCoupling(channels, law, **how, swap=bool(i % 2)))
+        else:
+            parts.append(ImageCoupling(channels, law, **how))
+    return parts
+
+
+def _too_many(event: Sequence[int], scales: int, allowed: int) -> str:
+    _, h, w = event
+    advice = f"set scales to {max(1, allowed)}" + (" or less" if allowed > 1 else "")
+    if scales <= _MOST_SCALES:
+        side = 2**scales
+        advice += f", or pad them so that both sides are multiples of {side}, and {2 * side} at least"
+    return f"pictures of {h} x {w} pixels can be halved {allowed} times, not {scales}; {advice}"
 
 
 def _picture_law(d: Design) -> Law:

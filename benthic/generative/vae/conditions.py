@@ -86,7 +86,12 @@ def rows_of_vectors(vectors: Any, width: int, what: str = "given") -> Tensor:
         found = vectors.detach()
         found = found if found.is_floating_point() else found.double()
     else:
-        found = torch.as_tensor(np.asarray(vectors, dtype=np.float64))
+        try:
+            found = torch.as_tensor(np.asarray(vectors, dtype=np.float64))
+        except (ValueError, TypeError):
+            raise InvalidInput(
+                f"{what} is {vectors!r:.80}, not numbers; the model was fitted on {width} numbers a row"
+            ) from None
     shape = tuple(found.shape)
     if found.ndim > 1 and found[0].numel() == width:
         found = found.reshape(len(found), width)

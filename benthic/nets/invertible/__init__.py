@@ -8,6 +8,7 @@ _EXPORTS = {
     "ActNorm": "benthic.nets.invertible.linear",
     "AffineLaw": "benthic.nets.invertible.laws",
     "Chain": "benthic.nets.invertible.transform",
+    "CheckerboardCoupling": "benthic.nets.invertible.coupling",
     "ConvBlock": "benthic.nets.invertible.coupling",
     "Coupling": "benthic.nets.invertible.coupling",
     "Flatten": "benthic.nets.invertible.transform",
