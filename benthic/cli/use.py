@@ -1,4 +1,4 @@
-"""``benthic predict``, ``sample``, ``forecast`` and ``evaluate``: a fitted model at work."""
+"""``benthic predict``, ``sample``, ``impute``, ``forecast`` and ``evaluate``: a fitted model at work."""
 
 from __future__ import annotations
 
@@ -55,6 +55,16 @@ def sample(
     from benthic.cli import work
 
     work.sample(run, n, seed, tuple(given or ()), out)
+
+
+def impute(run: RunArgument, data: DataArgument, given: GivenColumns = None, out: Out = None) -> None:
+    """Fill the empty cells of DATA: the same rows and columns come back, and what was there stays as it was.
+
+    A model fitted with --given is told the condition of every row that has one.
+    """
+    from benthic.cli import work
+
+    work.impute(run, data, tuple(given or ()), out)
 
 
 def forecast(

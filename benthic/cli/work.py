@@ -1,4 +1,4 @@
-"""What ``predict``, ``sample``, ``forecast`` and ``evaluate`` do."""
+"""What ``predict``, ``sample``, ``impute``, ``forecast`` and ``evaluate`` do."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from benthic.base.condition import Condition
 from benthic.cli import outputs
 from benthic.cli.console import as_json, table
 from benthic.cli.failure import Usage
+from benthic.cli.filling import Outside, fill
 from benthic.cli.given import Basis, basis, check_told, rows_given
 from benthic.cli.inputs import Inputs, rows_for
 from benthic.cli.runs import Config, model_of
@@ -25,6 +26,7 @@ _TASKS = {
     "predict": {"classify", "regress", "cluster", "label", "decode"},
     "predict_proba": {"classify"},
     "sample": {"generate"},
+    "impute": {"impute"},
     "forecast": {"forecast"},
 }
 
@@ -52,6 +54,18 @@ def sample(run: Path, n: int, seed: int | None, given: Sequence[str], out: Path 
     held = wish(model, given, n, *((config.given, config.classes) if config else ()))
     drawn = model.sample(n, seed=seed) if held is None else model.sample(n, seed=seed, given=held)
     outputs.write(drawn, out, config.columns if config else ())
+
+
+def impute(run: Path, data: str, given: Sequence[str], out: Path | None) -> None:
+    """Write the rows with their empty cells filled."""
+    outputs.check_ending(out)
+    model, config = model_of(run)
+    _needs(model, "impute", "fill empty cells")
+    check_told(model, given)
+    columns, drop = (config.given, config.drop) if config else ((), ())
+    outside = Outside(config.target if config else None, given or columns, drop)
+    filled, names = fill(model, data, outside)
+    outputs.write(filled, out, names)
 
 
 def forecast(run: Path, data: str, steps: int, level: float, out: Path | None) -> None:
