@@ -13,6 +13,7 @@ from torch import Tensor
 
 from benthic.base.capabilities import Classifies, HasExactDensity, to_numpy
 from benthic.base.errors import InvalidInput
+from benthic.base.validation import speaking
 from benthic.bayes.estimator import _NaiveBayes, is_amount
 from benthic.bayes.generative import DrawsRows
 from benthic.bayes.tally import Sums, Tally, members, observed
@@ -112,6 +113,19 @@ class GaussianNB(DrawsRows, _NaiveBayes, Uses, HasExactDensity):
 
     def _log_prob(self, X: Tensor) -> Tensor:
         return torch.logsumexp(self._log_joint(X), 1)
+
+    def impute(self, X: Any, given: Any = None) -> Any:
+        """``X`` with every NaN replaced by its expectation given the rest of its row, or by the mean of its class.
+
+        given: labels, one or one a row.
+        """
+        if given is None:
+            return super().impute(X)
+        tensor, origin = self._arrive(X, "impute", missing=True)
+        with speaking(self, "impute"):
+            shares = self._of_labels(np.atleast_1d(np.asarray(to_numpy(given))), len(tensor)).to(tensor)
+        mean = shares @ self._parameters(tensor)[1].to(tensor)
+        return self._data_out(torch.where(torch.isnan(tensor), mean, tensor), origin)
 
     def _impute(self, X: Tensor) -> Tensor:
         _, mean, _ = self._parameters(X)

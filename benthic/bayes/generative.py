@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from benthic.base.capabilities import Samples, to_numpy
+from benthic.base.condition import Condition, Conditional
 from benthic.base.errors import InvalidInput
 from benthic.base.likelihood import Likelihood
 from benthic.base.seeds import generator
@@ -23,8 +25,14 @@ else:
     _Host = object
 
 
-class DrawsRows(Samples, _Host):
+class DrawsRows(Samples, Conditional, _Host):
     """``sample`` by a class and its features; a subclass gives ``_draw(codes, noise)``."""
+
+    @property
+    def condition_(self) -> Condition:
+        """The classes; without one it is drawn as often as it was seen."""
+        check_is_fitted(self)
+        return Condition("labels", tuple(self.classes_.tolist()))
 
     def _draw(self, codes: Tensor, noise: torch.Generator) -> Tensor:
         """Rows (n, width) of the data space for classes (n,), float64 on the CPU."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from benthic.base.catalogue import catalogue
+from benthic.base.condition import Condition
 from benthic.base.schema import is_frame
 from benthic.cli.inputs import Inputs
 from benthic.generative.latent_pictures import traversals
@@ -20,6 +21,7 @@ from benthic.pictures.plane import box_around, density_map, side_by_side
 from benthic.pictures.predictions import confusion, predicted_against_true
 
 _SHOWN = 2000  # rows drawn in a picture
+_TILES, _LABELS = 40, 20  # pictures in a grid, and labels that can be told apart
 
 
 def pictures_of(model: Any, rows: Inputs, seed: int = 0) -> list[Picture]:
@@ -32,10 +34,11 @@ def pictures_of(model: Any, rows: Inputs, seed: int = 0) -> list[Picture]:
     elif answers == "numbers":
         found += _of_numbers(model, rows)
     table = not rows.text and "table" in _kinds(model)
-    if hasattr(model, "sample") and table:
-        found += _of_samples(model, rows, seed)
-    if hasattr(model, "encode"):
-        found += _of_codes(model, rows)
+    told = getattr(model, "condition_", Condition())
+    if hasattr(model, "sample") and table and not (told.needed and rows.y is None):
+        found += _of_samples(model, rows, seed, told)
+    if hasattr(model, "encode") and not told.needed:
+        found += _of_codes(model, rows, told)
     if not table:
         found.append(Picture("model", "The model", (inspect.getdoc(model.plot) or "").splitlines()[0], model.plot()))
     elif "X" in inspect.signature(getattr(model, "plot", len)).parameters:
@@ -85,19 +88,33 @@ def _of_numbers(model: Any, rows: Inputs) -> list[Picture]:
     return [Picture("predictions", "Predicted against true", text, figure)]
 
 
-def _of_samples(model: Any, rows: Inputs, seed: int) -> list[Picture]:
+def _of_samples(model: Any, rows: Inputs, seed: int, told: Condition) -> list[Picture]:
+    given = _conditions(rows, told)
     if rows.image is not None and not is_frame(rows.X):
-        drawn = np.asarray(model.sample(40, seed=seed))
-        text = "New examples drawn from the model; none of them is in the data."
-        return [Picture("samples", "Samples", text, image_grid(_images(drawn, rows)))]
-    drawn = model.sample(min(rows.rows, _SHOWN), seed=seed)
+        text, wide = "New examples drawn from the model; none of them is in the data.", 10
+        if given and 1 < len(told.classes) <= _LABELS:
+            given, wide = {"given": np.resize(np.array(told.classes), _TILES)}, len(told.classes)
+            text = f"New examples, a column for each label: {', '.join(map(str, told.classes))}."
+        elif given:
+            given = {"given": given["given"][np.arange(_TILES) % rows.rows]}
+        drawn = np.asarray(model.sample(_TILES, seed=seed, **given))
+        return [Picture("samples", "Samples", text, image_grid(_images(drawn, rows), columns=wide))]
+    drawn = model.sample(min(rows.rows, _SHOWN), seed=seed, **given)
     if not is_frame(drawn) and np.ndim(drawn) == 2 and np.shape(drawn)[1] == 2:
         text = "The rows the model is judged on and as many new ones drawn from it."
         found = [Picture("samples", "Samples", text, side_by_side(rows.X, np.asarray(drawn), ("data", "samples")))]
-        return [*found, *_of_density(model, np.asarray(rows.X))]
+        return [*found, *([] if told.needed else _of_density(model, np.asarray(rows.X)))]
     text = "Every column of the data and of as many rows drawn from the model; the two should overlap."
     new, real = columns_of(drawn, rows.columns), columns_of(rows.X, rows.columns)
     return [Picture("samples", "Samples", text, marginals({name: real[name] for name in new}, new))]
+
+
+def _conditions(rows: Inputs, told: Condition) -> dict[str, Any]:
+    """What draws are given: the conditions of the rows the model is judged on, as far as it has seen them."""
+    if not told.told or rows.y is None:
+        return {}
+    known = rows.y[np.isin(rows.y, told.classes)] if told.kind == "labels" else rows.y
+    return {"given": known[np.arange(rows.rows) % len(known)]} if len(known) else {}
 
 
 def _of_density(model: Any, points: np.ndarray) -> list[Picture]:
@@ -113,12 +130,17 @@ def _of_density(model: Any, points: np.ndarray) -> list[Picture]:
     return [Picture("density", "Density", text, figure)]
 
 
-def _of_codes(model: Any, rows: Inputs) -> list[Picture]:
+def _of_codes(model: Any, rows: Inputs, told: Condition) -> list[Picture]:
     codes = np.asarray(model.encode(rows.X))
     plane = _principal(codes)
-    labels = rows.y if rows.y is not None and len(np.unique(rows.y)) <= 20 else None
+    labels = rows.y if rows.y is not None and rows.y.ndim == 1 and len(np.unique(rows.y)) <= _LABELS else None
     text = "Each row by its code" + ("" if codes.shape[1] <= 2 else ", seen from where codes differ most")
-    text += "; colors are the target, which the model never saw." if labels is not None else "."
+    seen = (
+        f"; colors are {rows.target}, which the model was told."
+        if told.told
+        else "; colors are the target, which the model never saw."
+    )
+    text += seen if labels is not None else "."
     found = [Picture("latent", "Latent map", text, scatter_map(plane, labels))]
     if rows.image is not None and not is_frame(rows.X):
         some = rows.X[:10]

@@ -24,6 +24,10 @@ def fit(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A name of `benthic list`.")],
     data: DataArgument,
     target: Target = None,
+    given: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COL", help="The condition of each row, a label or a number; repeat for several numbers."),
+    ] = None,
     drop: Drop = None,
     settings: Annotated[
         list[str] | None,
@@ -47,7 +51,10 @@ def fit(
 
     from benthic.cli import job
 
-    asked = job.Asked(model, data, target, tuple(drop or ()), tuple(settings or ()), out, test_fraction, stream)
+    asked = job.Asked(
+        *(model, data, target, tuple(given or ()), tuple(drop or ()), tuple(settings or ())),
+        *(out, test_fraction, stream),
+    )
     job.report_to(job.start(asked), json)
 
 

@@ -153,8 +153,13 @@ def suited(inputs: Inputs, entry: Entry) -> Inputs:
     return replace(inputs, X=np.column_stack(steps))
 
 
-def split(inputs: Inputs, fraction: float, seed: int, *, labels: bool) -> tuple[Inputs, Inputs | None]:
-    """Rows to fit and rows to judge; with labels every class keeps its share where it can."""
+def split(
+    inputs: Inputs, fraction: float, seed: int, *, labels: bool, every: bool = False
+) -> tuple[Inputs, Inputs | None]:
+    """Rows to fit and rows to judge; with labels every class keeps its share where it can.
+
+    every: whether a row whose label no other has is fitted, since a model that is given it must have seen it.
+    """
     if inputs.streamed or not fraction or inputs.rows < 2:
         return inputs, None
     held = max(1, round(fraction * inputs.rows))
@@ -166,6 +171,11 @@ def split(inputs: Inputs, fraction: float, seed: int, *, labels: bool) -> tuple[
         stratify = len(counts) > 1 and counts.min() >= 2 and len(counts) <= min(held, inputs.rows - held)
     rows = np.arange(inputs.rows)
     fit, test, *_ = train_test(rows, inputs.y if stratify else None, held / inputs.rows, stratify, seed)
+    if every and inputs.y is not None:
+        alone = ~np.isin(inputs.y[test], inputs.y[fit])
+        fit, test = np.concatenate([fit, test[alone]]), test[~alone]
+        if not len(test):
+            return inputs, None
     return inputs.part(fit), inputs.part(test)
 
 
@@ -182,7 +192,7 @@ def rows_for(model: Any, data: str, target: Any, drop: Sequence[Any], *, need_y:
     if found.text:
         return found if entry is None else suited(found, entry)
     if is_frame(found.X):
-        return _columns_for(model, found, target, need_y)
+        return columns_for(model, found, target, need_y)
     width = getattr(model, "n_features_in_", None)
     fits = found.X.ndim != 2 or found.X.shape[1] == width
     if fits and (not need_y or target is None or found.y is not None):
@@ -190,7 +200,8 @@ def rows_for(model: Any, data: str, target: Any, drop: Sequence[Any], *, need_y:
     return open_data(data, target, drop, stream=False)
 
 
-def _columns_for(model: Any, found: Inputs, target: Any, need_y: bool) -> Inputs:
+def columns_for(model: Any, found: Inputs, target: Any, need_y: bool) -> Inputs:
+    """A table with the columns the model was fitted on, in their order, and the target where it is needed."""
     from benthic.data.tables import check_columns, target_array
 
     table, y = found.X, None

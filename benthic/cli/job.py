@@ -5,17 +5,19 @@ from __future__ import annotations
 import secrets
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from benthic.base.catalogue import Entry, catalogue
-from benthic.base.errors import Interrupted
+from benthic.base.errors import Interrupted, InvalidInput
 from benthic.base.modelfile import load
 from benthic.cli import runs, settings
 from benthic.cli.console import as_json, plain, say
 from benthic.cli.failure import Usage
+from benthic.cli.given import Basis, basis, check, kind_said, open_given, settle
 from benthic.cli.inputs import JUDGED, Inputs, open_data, split, suited
 from benthic.cli.runs import Config, Run
 from benthic.cli.work import judged, print_measures
@@ -33,6 +35,7 @@ class Asked:
     model: str
     data: str
     target: str | None = None
+    given: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
     out: Path | None = None
@@ -51,14 +54,21 @@ class Outcome:
     rows: int
     fit_rows: int
     seconds: float
+    basis: Basis
 
 
 def start(asked: Asked) -> Outcome:
     """A new run."""
     entry = catalogue()[asked.model]
-    params = _params(entry, settings.parse(asked.settings))
-    inputs = suited(open_data(asked.data, asked.target, asked.drop, stream=asked.stream), entry)
+    said = settings.parse(asked.settings)
+    params = _params(entry, said)
+    check(entry, asked.given, asked.target, params)
+    inputs = suited(_opened(asked.data, asked.target, asked.given, asked.drop, asked.stream), entry)
     _check_target(entry, inputs)
+    if asked.given:
+        params = settle(entry, params, said, inputs)
+    elif kind_said(params) and not _supervised(entry) and inputs.target is None:
+        raise Usage(f"{entry.name} is to learn with a condition; name its column with --given COL")
     config = _config(asked, params, inputs)
     if runs.processes() > 1 and (asked.out is None or "random_state=" not in " ".join(asked.settings)):
         raise Usage("several processes must agree: give --out RUN and --set random_state=0")
@@ -79,8 +89,13 @@ def go_on(run: Run) -> Outcome:
     config = run.config()
     if config.model not in catalogue():
         raise Usage(f"{run.folder} was made with {config.model!r}, which this version does not know")
-    inputs = suited(open_data(config.data, config.target, config.drop, stream=config.stream), catalogue()[config.model])
-    return _fit(run, config, inputs, resume=True)
+    inputs = _opened(config.data, config.target, config.given, config.drop, config.stream)
+    return _fit(run, config, suited(inputs, catalogue()[config.model]), resume=True)
+
+
+def _opened(data: str, target: Any, given: Sequence[Any], drop: Sequence[Any], stream: bool | None) -> Inputs:
+    """The rows, with the target or the condition of each as ``y``."""
+    return open_given(data, given, drop, stream=stream) if given else open_data(data, target, drop, stream=stream)
 
 
 def report_to(outcome: Outcome, json: bool) -> None:
@@ -94,11 +109,12 @@ def report_to(outcome: Outcome, json: bool) -> None:
             "state": "finished",
         }
         facts |= {"fit_rows": outcome.fit_rows, "split": outcome.split, "seconds": round(outcome.seconds, 3)}
+        facts["given"] = list(outcome.basis.columns)
         as_json(facts | judged(outcome.found, outcome.rows))
         return
     what = "held-out rows" if outcome.split == "test" else "rows it was fitted on"
     if outcome.found:
-        print_measures(outcome.found, f"{type(outcome.model).__name__} on {outcome.rows} {what}")
+        print_measures(outcome.found, f"{type(outcome.model).__name__} on {outcome.rows} {what}{outcome.basis.words}")
     print(f"\n{outcome.run.folder}: fitted in {outcome.seconds:.1f} s; see {outcome.run.report_path}")
 
 
@@ -158,13 +174,24 @@ def _config(asked: Asked, params: dict[str, Any], inputs: Inputs) -> Config:
         params=params,
         data=str(path.resolve()) if in_file else asked.data,
         target=inputs.target,
+        given=_told(asked, params, inputs),
         drop=list(asked.drop),
         stream=inputs.streamed,
         test_fraction=0.0 if inputs.streamed else _TEST_FRACTION if fraction is None else fraction,
         seed=seed,
         columns=list(inputs.columns),
+        classes=list(inputs.classes),
         versions=_versions(),
     )
+
+
+def _told(asked: Asked, params: dict[str, Any], inputs: Inputs) -> list[Any]:
+    """The columns that are the condition of each row: those named, or the target of a model that is told it."""
+    entry = catalogue()[asked.model]
+    if len(asked.given) > 1:
+        return list(asked.given)
+    told = asked.given or (entry.given and (_supervised(entry) or kind_said(params)))
+    return [inputs.target] if told and inputs.target is not None else []
 
 
 def _versions() -> dict[str, str]:
@@ -187,7 +214,9 @@ def _check_target(entry: Entry, inputs: Inputs) -> None:
 
 def _fit(run: Run, config: Config, inputs: Inputs, *, resume: bool) -> Outcome:
     entry = catalogue()[config.model]
-    rest, held = split(inputs, config.test_fraction, config.seed, labels="classify" in entry.tasks)
+    given_labels = bool(config.given) and kind_said(config.params) == "labels"
+    labels = given_labels or "classify" in entry.tasks
+    rest, held = split(inputs, config.test_fraction, config.seed, labels=labels, every=given_labels)
     begin = time.perf_counter()
     if resume and run.model_path.exists():
         model = load(run.model_path)  # only the report was still missing
@@ -195,25 +224,39 @@ def _fit(run: Run, config: Config, inputs: Inputs, *, resume: bool) -> Outcome:
         model = _learn(entry, config, run, rest, held, resume)
     seconds = time.perf_counter() - begin
     if not runs.leader():
-        return Outcome(run, model, [], "", 0, rest.rows, seconds)
+        return Outcome(run, model, [], "", 0, rest.rows, seconds, Basis())
     part = rest.some(JUDGED, config.seed) if held is None else held
-    found = measures(model, part.X, part.y if _supervised(entry) else None) if judgeable(model) else []
-    outcome = Outcome(run, model, found, "train" if held is None else "test", part.rows, rest.rows, seconds)
+    found, rests = _judged(model, config, part)
+    outcome = Outcome(run, model, found, "train" if held is None else "test", part.rows, rest.rows, seconds, rests)
     _finish(outcome, config, part)
     return outcome
+
+
+def _judged(model: Any, config: Config, part: Inputs) -> tuple[list[Measure], Basis]:
+    """The numbers of a fitted model and what they rest on, or why there are none; the model is kept either way."""
+    rests = basis(model, config.given)
+    if not judgeable(model):
+        return [], rests
+    y = part.y if _supervised(catalogue()[config.model]) else None
+    try:
+        return measures(model, part.X, y, given=part.y if rests.columns else None), rests
+    except InvalidInput as error:
+        say(f"{config.model} is fitted, but not judged: {error}")
+        return [], Basis(words=f"; there are no numbers: {error}")
 
 
 def _learn(entry: Entry, config: Config, run: Run, rest: Inputs, held: Inputs | None, resume: bool) -> Any:
     """Fit the model, and save it without the settings that belong to the run folder."""
     if runs.leader():
         kept = "" if held is None else f", {held.rows} held out"
-        say(f"{config.model} on {rest.name}: {rest.rows} rows to fit{kept}; run {run.folder}")
+        told = "" if _supervised(entry) or not config.given else f", given {_condition(config)}"
+        say(f"{config.model} on {rest.name}{told}: {rest.rows} rows to fit{kept}; run {run.folder}")
     params = dict(config.params)
     if "trainer" in params:
         params["trainer"] = _with_folder(params["trainer"], str(run.folder), resume)
     model: Any = entry.cls(**params)
     try:
-        model.fit(*((rest.X, rest.y) if _supervised(entry) and not rest.streamed else (rest.X,)))
+        model.fit(rest.X, *_answers(entry, config, rest))
     except Interrupted:
         raise
     except KeyboardInterrupt as error:
@@ -223,6 +266,20 @@ def _learn(entry: Entry, config: Config, run: Run, rest: Inputs, held: Inputs | 
             model.set_params(trainer=_without_run(config.params["trainer"]))
         model.save(run.model_path)
     return model
+
+
+def _answers(entry: Entry, config: Config, rest: Inputs) -> tuple[Any, ...]:
+    """What is passed to ``fit`` beside the rows: targets, conditions, or the name of their column in a stream."""
+    if _supervised(entry):
+        return () if rest.streamed else (rest.y,)
+    if not config.given:
+        return ()
+    return (rest.X.target,) if rest.streamed else (rest.y,)
+
+
+def _condition(config: Config) -> str:
+    kind = kind_said(config.params)
+    return ", ".join(map(str, config.given)) + (f" as {kind}" if kind else "")
 
 
 def _supervised(entry: Entry) -> bool:
@@ -242,7 +299,8 @@ def _finish(outcome: Outcome, config: Config, part: Inputs) -> None:
     history = getattr(model, "history_", None) or [{}]
     last = {key: history[-1][key] for key in ("epoch", "step") if key in history[-1]}
     numbers = {key: n for m in outcome.found for key, n in ((m.key, m.value), (f"{m.name}_stderr", m.stderr))}
-    run.write_evaluation({**last, "split": outcome.split, "rows": outcome.rows, **numbers})
+    told = {"given": ", ".join(map(str, outcome.basis.columns))} if outcome.basis.columns else {}
+    run.write_evaluation({**last, "split": outcome.split, "rows": outcome.rows, **told, **numbers})
     pictures = pictures_of(model, part)
     for picture in pictures:
         picture.save(run.pictures)

@@ -91,6 +91,7 @@ def _print(facts: dict[str, Any]) -> None:
     if facts["summary"]:
         print(facts["summary"])
     rows = [("model", config["model"]), ("data", config["data"]), ("target", config["target"])]
+    rows += [("given", ", ".join(map(str, config["given"])) or None)]
     rows += [("drop", ", ".join(map(str, config["drop"])) or None), ("seed", config["seed"])]
     rows += [(f"{name}", value) for name, value in flat(config["params"]).items()]
     print()

@@ -84,6 +84,7 @@ _COMMANDS = {
     "show": (look.show, "Show a run: settings, numbers, files."),
     "predict": (use.predict, "Predict the rows of a file."),
     "sample": (use.sample, "Draw new examples from a model."),
+    "impute": (use.impute, "Fill the empty cells of a table."),
     "forecast": (use.forecast, "Say how sequences go on, with intervals."),
     "evaluate": (use.evaluate, "Judge a model: numbers with error bars."),
     "compare": (compare.compare, "Rank models of all families on your data."),

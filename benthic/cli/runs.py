@@ -23,19 +23,22 @@ _CONFIG, _MODEL = "config.yaml", "model.safetensors"
 class Config:
     """Everything that decides a run; written before its first step.
 
-    params: of the model, all of them. data: a bundled name or a path. columns: names of the inputs, where the
-    data are an array. seed: decides the split, and the model's ``random_state`` where that was not set.
+    params: of the model, all of them. data: a bundled name or a path. given: the columns that are the condition of
+    each row. columns: names of the inputs, where the data are an array. classes: names of the labels 0, 1, ...
+    seed: decides the split, and the model's ``random_state`` where that was not set.
     """
 
     model: str
     params: dict[str, Any]
     data: str
     target: str | int | None = None
+    given: list[str | int] = field(default_factory=list)
     drop: list[str | int] = field(default_factory=list)
     stream: bool = False
     test_fraction: float = 0.0
     seed: int = 0
     columns: list[str] = field(default_factory=list)
+    classes: list[str] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
 
     def to_yaml(self) -> str:

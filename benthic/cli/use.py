@@ -1,4 +1,4 @@
-"""``benthic predict``, ``sample``, ``forecast`` and ``evaluate``: a fitted model at work."""
+"""``benthic predict``, ``sample``, ``impute``, ``forecast`` and ``evaluate``: a fitted model at work."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ from benthic.cli.look import AsJson, RunArgument
 Out = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="A .csv, .parquet or .npy file; without it, CSV on stdout."),
+]
+GivenColumns = Annotated[
+    list[str] | None,
+    typer.Option("--given", metavar="COL", help="The condition of each row; by default the column of the run."),
 ]
 
 
@@ -34,12 +38,33 @@ def sample(
     seed: Annotated[
         int | None, typer.Option(metavar="S", min=0, help="Decides the draw; by default the seed of the run does.")
     ] = None,
+    given: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WHAT",
+            help="The label to draw, or numbers with commas between them; repeat to draw several in turn.",
+        ),
+    ] = None,
     out: Out = None,
 ) -> None:
-    """Draw new examples: a table comes back as a table, with the same names, types and categories."""
+    """Draw new examples: a table comes back as a table, with the same names, types and categories.
+
+    A model fitted with --given draws given a label (--given 3) or numbers (--given 0.5,2); several are taken in turn,
+    so that --given 3 --given 5 gives a 3, a 5, a 3 and so on.
+    """
     from benthic.cli import work
 
-    work.sample(run, n, seed, out)
+    work.sample(run, n, seed, tuple(given or ()), out)
+
+
+def impute(run: RunArgument, data: DataArgument, given: GivenColumns = None, out: Out = None) -> None:
+    """Fill the empty cells of DATA: the same rows and columns come back, and what was there stays as it was.
+
+    A model fitted with --given is told the condition of every row that has one.
+    """
+    from benthic.cli import work
+
+    work.impute(run, data, tuple(given or ()), out)
 
 
 def forecast(
@@ -61,9 +86,13 @@ def evaluate(
     target: Annotated[
         str | None, typer.Option(metavar="COL", help="The true answers; by default the run's target.")
     ] = None,
+    given: GivenColumns = None,
     json: AsJson = False,
 ) -> None:
-    """Judge a model on DATA: numbers with their standard errors."""
+    """Judge a model on DATA: numbers with their standard errors.
+
+    A model fitted with --given is judged given the condition of each row, where DATA have it.
+    """
     from benthic.cli import work
 
-    work.evaluate(run, data, target, json)
+    work.evaluate(run, data, target, tuple(given or ()), json)

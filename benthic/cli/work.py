@@ -1,18 +1,23 @@
-"""What ``predict``, ``sample``, ``forecast`` and ``evaluate`` do."""
+"""What ``predict``, ``sample``, ``impute``, ``forecast`` and ``evaluate`` do."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benthic.base.catalogue import catalogue
+from benthic.base.condition import Condition
 from benthic.cli import outputs
 from benthic.cli.console import as_json, table
 from benthic.cli.failure import Usage
+from benthic.cli.filling import Outside, fill
+from benthic.cli.given import Basis, basis, check_told, rows_given
 from benthic.cli.inputs import Inputs, rows_for
 from benthic.cli.runs import Config, model_of
+from benthic.cli.wishes import wish
 from benthic.data.bundled import names
 from benthic.metrics.judging import Measure, answers_of, labels_steps, measures
 
@@ -21,6 +26,7 @@ _TASKS = {
     "predict": {"classify", "regress", "cluster", "label", "decode"},
     "predict_proba": {"classify"},
     "sample": {"generate"},
+    "impute": {"impute"},
     "forecast": {"forecast"},
 }
 
@@ -40,12 +46,26 @@ def predict(run: Path, data: str, out: Path | None, proba: bool) -> None:
     outputs.write(answer, out, columns)
 
 
-def sample(run: Path, n: int, seed: int | None, out: Path | None) -> None:
-    """Write new examples."""
+def sample(run: Path, n: int, seed: int | None, given: Sequence[str], out: Path | None) -> None:
+    """Write new examples, given labels or vectors in turn where the model learned with them."""
     outputs.check_ending(out)
     model, config = model_of(run)
     _needs(model, "sample", "sample")
-    outputs.write(model.sample(n, seed=seed), out, config.columns if config else ())
+    held = wish(model, given, n, *((config.given, config.classes) if config else ()))
+    drawn = model.sample(n, seed=seed) if held is None else model.sample(n, seed=seed, given=held)
+    outputs.write(drawn, out, config.columns if config else ())
+
+
+def impute(run: Path, data: str, given: Sequence[str], out: Path | None) -> None:
+    """Write the rows with their empty cells filled."""
+    outputs.check_ending(out)
+    model, config = model_of(run)
+    _needs(model, "impute", "fill empty cells")
+    check_told(model, given)
+    columns, drop = (config.given, config.drop) if config else ((), ())
+    outside = Outside(config.target if config else None, given or columns, drop)
+    filled, names = fill(model, data, outside)
+    outputs.write(filled, out, names)
 
 
 def forecast(run: Path, data: str, steps: int, level: float, out: Path | None) -> None:
@@ -65,18 +85,39 @@ def forecast(run: Path, data: str, steps: int, level: float, out: Path | None) -
     outputs.write(np.column_stack(list(columns.values())), out, list(columns))
 
 
-def evaluate(run: Path, data: str, target: str | None, json: bool) -> None:
-    """Print how good the model is on the rows."""
+def evaluate(run: Path, data: str, target: str | None, given: Sequence[str], json: bool) -> None:
+    """Print how good the model is on the rows, given their condition where it learned with one."""
     model, config = model_of(run)
+    check_told(model, given)
     supervised = answers_of(model) is not None or labels_steps(model)
-    rows = _rows(model, config, data, target, need_y=supervised)
+    rests = Basis()
+    if not supervised and getattr(model, "condition_", Condition()).told:
+        rows, rests = _rows_and_basis(model, config, data, given)
+    else:
+        rows = _rows(model, config, data, target or (given[0] if given else None), need_y=supervised)
     if supervised and rows.y is None:
         raise Usage(f"{type(model).__name__} is judged by its answers; name the true ones with --target COL")
-    found = measures(model, rows.X, rows.y if supervised else None)
+    found = measures(model, rows.X, rows.y if supervised else None, given=rows.y if rests.columns else None)
     if json:
-        as_json({"run": str(run), "model": type(model).__name__, "data": data, **judged(found, rows.rows)})
+        facts = {"run": str(run), "model": type(model).__name__, "data": data, "given": list(rests.columns)}
+        as_json(facts | judged(found, rows.rows))
     else:
-        print_measures(found, f"{type(model).__name__} on {rows.rows} rows of {rows.name}")
+        print_measures(found, f"{type(model).__name__} on {rows.rows} rows of {rows.name}{rests.words}")
+
+
+def _rows_and_basis(model: Any, config: Config | None, data: str, given: Sequence[str]) -> tuple[Inputs, Basis]:
+    """The rows with their condition where the data have it, and what a judgment on them rests on."""
+    columns = list(given) or (config.given if config else [])
+    own = config is not None and (data not in names() or data == config.data)
+    rows = rows_given(model, data, columns, config.drop if config is not None and own else ())
+    told = ", ".join(map(str, columns)) or "its condition"
+    if rows.y is None and given:
+        raise Usage(f"{rows.name} has no column {told}; --given names one that it has")
+    if rows.y is None and model.condition_.needed:
+        raise Usage(
+            f"this {type(model).__name__} is judged only given {told}, which {rows.name} lacks; use --given COL"
+        )
+    return rows, basis(model, columns, rows.y is not None)
 
 
 def judged(found: list[Measure], rows: int) -> dict[str, Any]:

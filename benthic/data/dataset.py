@@ -55,7 +55,7 @@ def from_array(X: np.ndarray, y: Any, name: str, where: Any, target: Any, drop: 
     """A data set from an array (n, *event), with columns counted from 0 split off or left out."""
     if len(X) == 0:
         raise InvalidInput(f"read: {where} has no rows")
-    if target is None and not drop:
+    if target in (None, None if y is None else "y") and not drop:
         return Dataset(X, y, name=name, target=None if y is None else "y")
     if X.ndim != 2:
         raise InvalidInput(

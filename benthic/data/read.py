@@ -110,7 +110,7 @@ def _read_idx(path: Path, target: Any, drop: tuple[Any, ...]) -> Dataset:
 def _read_images(path: Path, target: Any, drop: tuple[Any, ...]) -> Dataset:
     from benthic.data.images import read_folder
 
-    if target is not None or drop:
+    if target not in (None, "class") or drop:
         raise InvalidInput(f"read: {path} is a folder of pictures, which has no columns; its folders are the classes")
     X, y, classes = read_folder(path)
     return Dataset(X, y, name=path.name, target=None if y is None else "class", target_names=classes)

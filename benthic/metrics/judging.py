@@ -40,7 +40,7 @@ class Measure:
         return f"{self.name}[{self.kind}]" if self.kind else self.name
 
 
-def judge(model: Any, X: Any, y: Any = None, sample_weight: Any = None) -> dict[str, float]:
+def judge(model: Any, X: Any, y: Any = None, sample_weight: Any = None, *, given: Any = None) -> dict[str, float]:
     """What a fitted model is worth on rows ``X`` (and their targets ``y``), as numbers by name.
 
     Classifiers: ``accuracy``, ``log_loss``, ``auc`` (macro average). Regressors: ``r2``, ``rmse``, ``mae``.
@@ -48,17 +48,18 @@ def judge(model: Any, X: Any, y: Any = None, sample_weight: Any = None) -> dict[
     mean squared distance to the nearest. Others that rebuild rows: ``reconstruction_error``, mean squared. Maps:
     ``trustworthiness``, how few neighbors on the map are strangers in the data. Models that label the steps of
     sequences: ``accuracy`` over steps. Each has its standard error over
-    rows beside it as ``..._stderr``. sample_weight: (n,) how much each row counts.
+    rows beside it as ``..._stderr``. sample_weight: (n,) how much each row counts. given: conditions, one or one a row,
+    under which a likelihood is asked for; the other numbers do not depend on them.
     """
     answer: dict[str, float] = {}
-    for measure in measures(model, X, y, sample_weight):
+    for measure in measures(model, X, y, sample_weight, given=given):
         answer[measure.key] = measure.value
         if math.isfinite(measure.stderr):
             answer[f"{measure.name}_stderr"] = measure.stderr
     return answer
 
 
-def measures(model: Any, X: Any, y: Any = None, sample_weight: Any = None) -> list[Measure]:
+def measures(model: Any, X: Any, y: Any = None, sample_weight: Any = None, *, given: Any = None) -> list[Measure]:
     """The same as ``judge``, with what each number means."""
     kind = answers_of(model)
     if kind is not None:
@@ -69,7 +70,7 @@ def measures(model: Any, X: Any, y: Any = None, sample_weight: Any = None) -> li
     if labels_steps(model):
         return _of_steps(model, X, y)
     if hasattr(model, "likelihood"):
-        found = model.likelihood(X)
+        found = model.likelihood(X) if given is None else model.likelihood(X, given=given)
         return [_measure("log_likelihood", log_likelihood(found, sample_weight), "higher", found.kind, found.bound)]
     if hasattr(model, "cluster_centers_"):
         nearest = plain(model.transform(X)).astype(np.float64).min(1)

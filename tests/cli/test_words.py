@@ -16,7 +16,7 @@ from benthic.cli.failure import Usage, one_line
 from benthic.cli.main import app
 from tests.cli.conftest import begin, call
 
-COMMANDS = ("list", "fit", "resume", "show", "predict", "sample", "evaluate", "compare", "demo")
+COMMANDS = ("list", "fit", "resume", "show", "predict", "sample", "impute", "forecast", "evaluate", "compare", "demo")
 HEAVY = ("torch", "numpy", "sklearn", "scipy", "pandas", "polars", "pyarrow", "matplotlib", "numba")
 
 

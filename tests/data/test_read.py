@@ -116,6 +116,7 @@ def test_idx_pictures_come_with_the_labels_beside_them(tmp_path, end) -> None:
     assert data.X.min() >= 0
     assert data.X.max() <= 1
     np.testing.assert_array_equal(data.y, labels)
+    np.testing.assert_array_equal(read(tmp_path / f"train-images-idx3-ubyte{end}", data.target).y, labels)
 
 
 def test_idx_of_other_types(tmp_path) -> None:
@@ -150,6 +151,7 @@ def test_one_folder_for_each_class(tmp_path) -> None:
     assert data.X.shape == (5, 3, 6, 5)
     assert data.y.tolist() == [0, 0, 1, 1, 1]
     assert data.target_names == ("ant", "cat")
+    assert read(tmp_path / "set", data.target).y.tolist() == data.y.tolist()
     np.testing.assert_array_equal(np.rint(data.X[2:] * 255), color.transpose(0, 3, 1, 2))
     np.testing.assert_array_equal(np.rint(data.X[:2] * 255), np.repeat(gray[:, None], 3, 1))
 

@@ -60,6 +60,7 @@ ENTRIES: tuple[Entry, ...] = (
             "channels": (8,),
             "trainer": {"steps": 60, "lr": 0.0005},
         },
+        given=("labels",),
     ),
     Entry(
         "InfoGAN",

@@ -49,6 +49,7 @@ ENTRIES: tuple[Entry, ...] = (
         rows=("N-01",),
         summary="Variational autoencoder given a label or a vector; with labels also a generative classifier.",
         quick_params={"latent_dim": 2, "hidden_layer_sizes": (16,), "trainer": {"steps": 80, "lr": 0.02}},
+        given=("labels", "vectors"),
     ),
     Entry(
         "Autoencoder",

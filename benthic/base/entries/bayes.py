@@ -13,6 +13,7 @@ ENTRIES: tuple[Entry, ...] = (
         data=("table", "missing"),
         rows=("F-04",),
         summary="Naive Bayes with normal features; a density and a generator too.",
+        given=("labels",),
     ),
     Entry(
         "BernoulliNB",
@@ -22,6 +23,7 @@ ENTRIES: tuple[Entry, ...] = (
         data=("table", "missing"),
         rows=("F-04",),
         summary="Naive Bayes with binary features.",
+        given=("labels",),
     ),
     Entry(
         "CategoricalNB",
@@ -32,6 +34,7 @@ ENTRIES: tuple[Entry, ...] = (
         rows=("F-04",),
         summary="Naive Bayes with categories.",
         quick_params={"bins": 8},
+        given=("labels",),
     ),
     Entry(
         "MultinomialNB",

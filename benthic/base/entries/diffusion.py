@@ -6,6 +6,7 @@ from typing import Any
 
 from benthic.base.entries.entry import Entry
 
+_GIVEN = ("labels", "vectors")
 _QUICK: dict[str, Any] = {"hidden": 16, "depth": 1, "steps": 25, "trainer": {"steps": 12, "lr": 0.01}}
 
 
@@ -19,6 +20,7 @@ def _entry(name: str, rows: tuple[str, ...], summary: str) -> Entry:
         rows=rows,
         summary=summary,
         quick_params=_QUICK,
+        given=_GIVEN,
     )
 
 
@@ -38,6 +40,7 @@ ENTRIES: tuple[Entry, ...] = (
         rows=("N-05",),
         summary="Diffusion trained on the variational bound itself, with a learned schedule of noise.",
         quick_params=_QUICK,
+        given=_GIVEN,
     ),
     Entry(
         "LatentDiffusion",
@@ -51,5 +54,6 @@ ENTRIES: tuple[Entry, ...] = (
             "autoencoder": {"latent_dim": 4, "hidden_layer_sizes": (16,), "trainer": {"steps": 60, "lr": 0.01}},
             "diffusion": {**_QUICK, "sampler": "dpm2m"},
         },
+        given=_GIVEN,
     ),
 )

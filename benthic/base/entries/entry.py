@@ -10,7 +10,10 @@ from typing import Any, cast
 
 @dataclass(frozen=True)
 class Entry:
-    """One estimator: where it lives, what it is for, and a small setting for quick tests."""
+    """One estimator: where it lives, what it is for, and a small setting for quick tests.
+
+    given: the kinds of condition, ``labels`` and ``vectors``, that it learns as ``y`` and draws given.
+    """
 
     name: str
     module: str
@@ -20,6 +23,7 @@ class Entry:
     rows: tuple[str, ...]
     summary: str
     quick_params: Mapping[str, Any] = field(default_factory=dict)
+    given: tuple[str, ...] = ()
 
     @property
     def cls(self) -> type:

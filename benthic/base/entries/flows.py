@@ -34,5 +34,6 @@ ENTRIES: tuple[Entry, ...] = (
             "bins": 4,
             "trainer": {"steps": 16, "lr": 0.01},
         },
+        given=("labels", "vectors"),
     ),
 )

@@ -10,6 +10,7 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from benthic.base.condition import Condition, Conditional
 from benthic.base.errors import InvalidInput
 from benthic.base.validation import speaking
 from benthic.generative.diffusion.conditions import encode_condition
@@ -23,7 +24,7 @@ _NUMBERS_AT_ONCE = {"cpu": 1 << 19, "cuda": 1 << 21}  # entries of pictures that
 _ROWS_AT_ONCE = 1 << 14
 
 
-class AsDenoiser:
+class AsDenoiser(Conditional):
     """A trained network, a process and an objective, and what they are asked with."""
 
     network_: Any
@@ -79,6 +80,15 @@ class AsDenoiser:
             scales, classes = getattr(self, "condition_scales_", None), getattr(self, "classes_", None)
             found = encode_condition(given, kind, classes, scales, n).to(device)
         return found if kind.kind == "labels" else found.to(dtype)
+
+    @property
+    def condition_(self) -> Condition:
+        """What ``y`` of ``fit`` was; it is needed where the network never learned without it."""
+        check_is_fitted(self)
+        kind, needed = self.condition_kind_, not self._knows_null
+        if kind.kind == "labels":
+            return Condition("labels", tuple(self.classes_.tolist()), needed=needed)
+        return Condition(kind.kind, width=int(np.prod(kind.shape)) if kind.shape else 0, needed=needed)
 
     @property
     def _knows_null(self) -> bool:

@@ -112,19 +112,28 @@ class DrawingVerbs(AsDenoiser, Uses, Samples):
         with speaking(self, "sample"):
             known = conditions(known, n)
         options["sampler"] = "ancestral"  # going back to a higher noise level needs steps that forget
-        drawn = self._fill(known, generator(derive(seed, "gaps")), found.y, **options)
+        condition = self._condition(found.y, n, torch.float32, "sample")
+        drawn = self._fill(known, generator(derive(seed, "gaps")), condition, found.y is not None, **options)
         rows = torch.where(torch.isnan(known), drawn.to(known), known)
         return self._data_out(rows, replace(origin, index=None))  # new rows have no labels
 
     def _fill(
-        self, X: Tensor, noise: torch.Generator, y: Any, *, steps: int, sampler: Any, guidance: Any, times: Any
+        self,
+        X: Tensor,
+        noise: torch.Generator,
+        condition: Tensor | None,
+        told: bool = False,
+        *,
+        steps: int,
+        sampler: Any = "ancestral",
+        guidance: Any = None,
+        times: Any = None,
     ) -> Tensor:
-        """A draw of the gaps of rows in data units."""
+        """A draw of the gaps of rows in data units; told: whether the condition was given."""
         device = device_of(self.network_)
         rows = self.scales_.transform(X.to(device)).float()
         mask = ~torch.isnan(rows)
         function = self._function(torch.float32, True)
-        condition = self._condition(y, len(X), torch.float32, "sample")
         parts, begin = [], 0
         for size in self._blocks(len(X)):
             part = slice(begin, begin + size)
@@ -133,7 +142,7 @@ class DrawingVerbs(AsDenoiser, Uses, Samples):
             known, where = torch.nan_to_num(rows[part]).reshape(shape), mask[part].reshape(shape)
             settings = {"steps": steps, "times": times, "generator": noise}
             with speaking(self, "sample"):
-                denoiser = self._guided(function, some, guidance, y is not None)
+                denoiser = self._guided(function, some, guidance, told)
                 if self.process_.gaussian:
                     drawn = inpaint(denoiser, known, where, sampler=sampler, repeats=_REPEATS, **settings)
                 else:
@@ -143,11 +152,21 @@ class DrawingVerbs(AsDenoiser, Uses, Samples):
         filled: Tensor = self.scales_.inverse(torch.cat(parts))
         return filled
 
+    def impute(self, X: Any, given: Any = None) -> Any:
+        """``X`` with every NaN replaced by its expectation given the rest of its row, and its condition if known."""
+        if given is None:
+            return super().impute(X)
+        tensor, origin = self._arrive(X, "impute", missing=True)
+        return self._data_out(torch.where(torch.isnan(tensor), self._impute(tensor, given).to(tensor), tensor), origin)
+
     @torch.no_grad()
-    def _impute(self, X: Tensor) -> Tensor:
+    def _impute(self, X: Tensor, given: Any = None) -> Tensor:
         steps = min(self._setting("steps"), _IMPUTE_STEPS)
-        options = {"steps": steps, "sampler": "ancestral", "guidance": None, "times": None}
-        drawn = self._fill(X.repeat(_IMPUTE_CHAINS, 1), generator(0, "impute"), None, **options)
+        condition = self._condition(given, len(X), torch.float32, "impute")
+        if condition is not None:
+            condition = condition.repeat(_IMPUTE_CHAINS, *[1] * (condition.ndim - 1))
+        rows = X.repeat(_IMPUTE_CHAINS, 1)
+        drawn = self._fill(rows, generator(0, "impute"), condition, given is not None, steps=steps)
         return drawn.reshape(_IMPUTE_CHAINS, *X.shape).mean(0)  # the same gaps, the same answer
 
     def edit(

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from benthic.base.arrays import to_tensor
 from benthic.base.capabilities import Encodes, Samples
+from benthic.base.condition import Condition, Conditional
 from benthic.base.errors import InvalidInput
 from benthic.base.estimator import Estimator
 from benthic.base.seeds import derive, generator, np_generator, seed_of
@@ -32,7 +33,7 @@ _CANDIDATES = 512  # draws among which those are chosen that agree best with wha
 _CLOSENESS = 0.25  # in standard deviations of the known entries
 
 
-class LatentDiffusion(Samples, Encodes, Estimator):
+class LatentDiffusion(Samples, Encodes, Conditional, Estimator):
     """A diffusion model of the codes that an autoencoder gives the data; samples are decoded.
 
     Rombach et al., 2022.
@@ -102,6 +103,13 @@ class LatentDiffusion(Samples, Encodes, Estimator):
                 f"prefit=True, but the autoencoder {type(model).__name__} is not fitted; fit it, or use prefit=False"
             ) from error
         return model
+
+    @property
+    def condition_(self) -> Condition:
+        """That of the diffusion."""
+        check_is_fitted(self)
+        found: Condition = self.diffusion_.condition_
+        return found
 
     def encode(self, X: Any) -> Any:
         """The codes of the autoencoder, (n, latent_dim)."""

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from benthic.base.capabilities import Encodes, HasExactDensity, Samples, to_numpy
+from benthic.base.condition import Condition, Conditional
 from benthic.base.errors import InvalidInput
 from benthic.base.likelihood import Likelihood
 from benthic.base.seeds import generator
@@ -40,7 +41,7 @@ def _is_exact(model: NormalizingFlow) -> bool:
 _where_exact: Callable[[Callable[..., Any]], Any] = available_if(_is_exact)
 
 
-class NormalizingFlow(Uses, Encodes, Samples, HasExactDensity, FillingFlowEstimator):
+class NormalizingFlow(Uses, Encodes, Samples, HasExactDensity, Conditional, FillingFlowEstimator):
     r"""Normalizing flow: a standard normal carried to the data by invertible maps whose Jacobians are known.
 
     .. math:: \log p(x) = \log N(T(x); 0, I) + \log\left|\det \frac{\partial T}{\partial x}\right|
@@ -296,6 +297,16 @@ class NormalizingFlow(Uses, Encodes, Samples, HasExactDensity, FillingFlowEstima
         ``benthic.uses.anomaly``).
         """
         return anomaly(self, X, kind, reference=reference, given=given)
+
+    @property
+    def condition_(self) -> Condition:
+        """What ``y`` of ``fit`` was; vectors are needed everywhere, labels are summed out or drawn."""
+        check_is_fitted(self)
+        if self.condition is None:
+            return Condition()
+        if self.condition == "labels":
+            return Condition("labels", tuple(self.classes_.tolist()))
+        return Condition("vectors", width=self._conditions(), needed=True)
 
     # -- samples -----------------------------------------------------------------------------------------
 

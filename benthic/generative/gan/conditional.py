@@ -8,10 +8,12 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benthic.base.capabilities import Classifies
+from benthic.base.condition import Condition, Conditional
 from benthic.base.errors import InvalidInput
 from benthic.base.likelihood import Likelihood
 from benthic.base.seeds import generator
@@ -28,6 +30,7 @@ from benthic.nets.evaluate import device_of, in_blocks, in_type
 from benthic.nets.noise import draw_uniform
 from benthic.training.estimator import Session
 from benthic.training.intake import Intake
+from benthic.uses.latent import Filled
 from benthic.uses.strangeness import anomaly
 from benthic.uses.verbs import conditions
 
@@ -58,7 +61,7 @@ class GivenGenerator(nn.Module):
         return rows if self.offset is None else rows + weights @ self.offset
 
 
-class ConditionalGAN(Classifies, PictureAdversarialEstimator):
+class ConditionalGAN(Classifies, Conditional, PictureAdversarialEstimator):
     r"""Adversarial model of the data given a label, which both networks see (Mirza & Osindero, 2014).
 
     .. math:: D(x, y) = v_y^\top \phi(x) + \psi(\phi(x))
@@ -204,6 +207,12 @@ class ConditionalGAN(Classifies, PictureAdversarialEstimator):
     def _facts(self) -> dict[str, Any]:
         return {**super()._facts(), "classes": len(self.classes_)}
 
+    @property
+    def condition_(self) -> Condition:
+        """The labels; without one it is drawn or summed out."""
+        check_is_fitted(self)
+        return Condition("labels", tuple(self.classes_.tolist()))
+
     # -- labels ------------------------------------------------------------------------------------------
 
     def _labels(self, y: Any, n: int, method: str) -> Tensor:
@@ -242,7 +251,7 @@ class ConditionalGAN(Classifies, PictureAdversarialEstimator):
         known, origin = self._arrive(parts.X, "sample", missing=True)
         with speaking(self, "sample"):
             known = conditions(known, n)
-        rows = torch.where(torch.isnan(known), self._fill_given(known, labels, noise).to(known), known)
+        rows = torch.where(torch.isnan(known), self._fill_given(known, labels, noise).draw.to(known), known)
         return self._data_out(rows, replace(origin, index=None))
 
     def _make(self, n: int, noise: torch.Generator, labels: Tensor | None = None) -> Tensor:
@@ -257,14 +266,23 @@ class ConditionalGAN(Classifies, PictureAdversarialEstimator):
         edges = torch.from_numpy(np.cumsum(self.class_prior_))
         return torch.searchsorted(edges, draw_uniform((n,), edges, noise)).clamp_max(len(edges) - 1)
 
-    def _fill_given(self, X: Tensor, labels: Tensor, noise: torch.Generator) -> Tensor:
-        """A draw of the gaps of rows with these labels."""
+    @torch.no_grad()
+    def impute(self, X: Any, given: Any = None) -> Any:
+        """``X`` with every NaN replaced by its expectation given the rest of its row, and its label if known."""
+        if given is None:
+            return super().impute(X)
+        tensor, origin = self._arrive(X, "impute", missing=True)
+        mean = self._fill_given(tensor, self._labels(given, len(tensor), "impute"), generator(0, "impute")).mean
+        return self._data_out(torch.where(torch.isnan(tensor), mean.to(tensor), tensor), origin)
+
+    def _fill_given(self, X: Tensor, labels: Tensor, noise: torch.Generator) -> Filled:
+        """A draw and the mean of the gaps of rows with these labels."""
         network, rows = self._at_work(X)
-        drawn = rows.clone()
+        drawn, mean = rows.clone(), rows.clone()
         for code in labels.unique().tolist():
             chosen = (labels == code).nonzero()[:, 0].to(rows.device)
-            drawn[chosen] = self._class_law(network, rows, code).fill(rows[chosen], noise).draw
-        return self._outward(drawn)
+            drawn[chosen], mean[chosen] = self._class_law(network, rows, code).fill(rows[chosen], noise)
+        return Filled(self._outward(drawn), self._outward(mean))
 
     # -- codes -------------------------------------------------------------------------------------------
 

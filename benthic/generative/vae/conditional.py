@@ -9,11 +9,13 @@ from typing import Any, Self
 import numpy as np
 import torch
 from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch.nn import functional as F
 
 from benthic.base.arrays import is_tensor
 from benthic.base.capabilities import Classifies
+from benthic.base.condition import Condition, Conditional
 from benthic.base.errors import InvalidInput
 from benthic.base.likelihood import Likelihood
 from benthic.base.seeds import generator
@@ -84,7 +86,7 @@ def _has_labels(model: ConditionalVAE) -> bool:
     return model.condition == "labels"
 
 
-class ConditionalVAE(Classifies, VariationalEstimator):
+class ConditionalVAE(Classifies, Conditional, VariationalEstimator):
     r"""Variational autoencoder of the data given a condition: a label or a vector, which both networks see.
 
     .. math:: \log p(x|y) \ge E_{q(z|x, y)}[\log p(x|z, y)] - KL(q(z|x, y) \,\|\, p(z))
@@ -226,6 +228,14 @@ class ConditionalVAE(Classifies, VariationalEstimator):
     def _facts(self) -> dict[str, Any]:
         what = "classes" if self.condition == "labels" else "numbers given"
         return {**super()._facts(), what: self._conditions()}
+
+    @property
+    def condition_(self) -> Condition:
+        """What ``y`` of ``fit`` was; vectors are needed everywhere, labels are summed out or drawn."""
+        check_is_fitted(self)
+        if self.condition == "labels":
+            return Condition("labels", tuple(self.classes_.tolist()))
+        return Condition("vectors", width=self._conditions(), needed=True)
 
     # -- conditions ------------------------------------------------------------------------------------
 
