@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,19 @@ def check_ending(out: Path | None) -> None:
         raise Usage(f"--out {out}: the ending decides the format; use one of {', '.join(ENDINGS)}")
 
 
-def write(values: Any, out: Path | None, columns: Sequence[str] = ()) -> None:
-    """Write a frame, or an array (n, *event) under the given column names."""
+def write(
+    values: Any, out: Path | None, columns: Sequence[str] = (), beside: Mapping[str, np.ndarray] | None = None
+) -> None:
+    """Write a frame, or an array (n, *event) under the given column names.
+
+    beside: further columns of tables, which NPY files of the examples alone do without.
+    """
     if out is not None and out.suffix.lower() == ".npy":
         write_atomic(out, _npy(values))
         return
     table = to_arrow(values) if is_frame(values) else _table(np.asarray(values), columns)
+    for name, column in (beside or {}).items():
+        table = table.append_column(name, [column.tolist()])
     if out is None:
         sys.stdout.write(_csv(table).decode())
         sys.stdout.flush()

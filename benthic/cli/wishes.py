@@ -36,6 +36,19 @@ def wish(model: Any, texts: Sequence[str], n: int, columns: Sequence[Any] = (), 
     return found[np.arange(n) % len(found)]
 
 
+def named(held: np.ndarray, columns: Sequence[Any]) -> dict[str, np.ndarray]:
+    """What rows were given, labels (n,) or vectors (n, k), as columns under the names they had in the data.
+
+    >>> list(named(np.zeros((2, 2)), ["age", "height"])), list(named(np.zeros(2), []))
+    (['age', 'height'], ['given'])
+    """
+    parts = [held] if held.ndim == 1 else list(held.T)
+    names = [str(name) for name in columns]
+    if len(names) != len(parts):
+        names = ["given"] if len(parts) == 1 else [f"given_{j}" for j in range(len(parts))]
+    return dict(zip(names, parts, strict=True))
+
+
 def label_of(text: str, classes: Sequence[Any], names: Sequence[str] = (), what: str = "its condition") -> Any:
     """The label that a word stands for: as it is written, by its number, or by the name of its class.
 

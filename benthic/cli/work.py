@@ -17,7 +17,7 @@ from benthic.cli.filling import Outside, fill
 from benthic.cli.given import Basis, basis, check_told, rows_given
 from benthic.cli.inputs import Inputs, rows_for
 from benthic.cli.runs import Config, model_of
-from benthic.cli.wishes import wish
+from benthic.cli.wishes import named, wish
 from benthic.data.bundled import names
 from benthic.metrics.judging import Measure, answers_of, labels_steps, measures
 
@@ -47,13 +47,14 @@ def predict(run: Path, data: str, out: Path | None, proba: bool) -> None:
 
 
 def sample(run: Path, n: int, seed: int | None, given: Sequence[str], out: Path | None) -> None:
-    """Write new examples, given labels or vectors in turn where the model learned with them."""
+    """Write new examples, given labels or vectors in turn where the model learned with them; tables say which."""
     outputs.check_ending(out)
     model, config = model_of(run)
     _needs(model, "sample", "sample")
     held = wish(model, given, n, *((config.given, config.classes) if config else ()))
     drawn = model.sample(n, seed=seed) if held is None else model.sample(n, seed=seed, given=held)
-    outputs.write(drawn, out, config.columns if config else ())
+    beside = {} if held is None else named(held, config.given if config else ())
+    outputs.write(drawn, out, config.columns if config else (), beside)
 
 
 def impute(run: Path, data: str, given: Sequence[str], out: Path | None) -> None:

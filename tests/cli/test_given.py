@@ -68,19 +68,25 @@ def vector_run(tmp_path_factory, sides) -> Path:
     return folder
 
 
-def drawn(*words) -> np.ndarray:
+def drawn(*words, beside=()) -> np.ndarray:
+    """Examples of a run; beside: the columns that say what each was given."""
     call("sample", *words, "--out", "drawn.csv").ok()
-    return pd.read_csv("drawn.csv").to_numpy()
+    found = pd.read_csv("drawn.csv")
+    told = found.columns[len(found.columns) - len(beside) :]
+    assert [*told] == [*beside]
+    return found.drop(columns=told).to_numpy()
 
 
-def test_a_label_is_learned_and_drawn(coded_run):
+def test_a_label_is_learned_and_drawn(coded_run, tmp_path):
     model = benthic.load(coded_run / "model.safetensors")
     assert model.condition_.classes == (3, 5)
-    left, right = drawn(coded_run, "-n", 40, "--given", 3), drawn(coded_run, "-n", 40, "--given", "5.0")
+    left, right = (drawn(coded_run, "-n", 40, "--given", word, beside=["code"]) for word in (3, "5.0"))
     assert left.mean() < -4 < 4 < right.mean()
-    both = drawn(coded_run, "-n", 5, "--seed", 1, "--given", 3, "--given", 5)
+    both = drawn(coded_run, "-n", 5, "--seed", 1, "--given", 3, "--given", 5, beside=["code"])
+    assert pd.read_csv("drawn.csv")["code"].tolist() == [3, 5, 3, 5, 3]
     np.testing.assert_allclose(both, model.sample(5, given=[3, 5, 3, 5, 3], seed=1), rtol=1e-6)
-    assert drawn(coded_run / "model.safetensors", "-n", 6, "--given", 3).max() < 4  # without its folder
+    shutil.copy(coded_run / "model.safetensors", "bare.safetensors")  # without its folder, the name is not known
+    assert drawn("bare.safetensors", "-n", 6, "--given", 3, beside=["given"]).max() < 4
     assert np.ptp(drawn(coded_run, "-n", 40).mean(1)) > 8  # both, where nothing is given
 
 
@@ -148,7 +154,8 @@ def test_a_bundled_set_has_its_target_and_the_names_of_its_classes(tmp_path):
     assert (model.condition, model.condition_.classes) == ("labels", (0, 1, 2))
     expected = model.sample(3, given=2, seed=0)
     for word in ("virginica", "2"):
-        np.testing.assert_allclose(drawn("run", "-n", 3, "--seed", 0, "--given", word), expected)
+        found = drawn("run", "-n", 3, "--seed", 0, "--given", word, beside=["species"])
+        np.testing.assert_allclose(found, expected)
     wrong = call("sample", "run", "--given", "virginia")
     assert (wrong.code, "did you mean 'virginica'" in wrong.err) == (2, True)
     call(
@@ -174,7 +181,7 @@ def test_a_model_of_codes_says_that_the_condition_plays_no_part(sides):
     fit = call("fit", "LatentDiffusion", sides, "--given", "side", *drop("far", "code"), *parts, "--out", "run").ok()
     assert "side plays no part" in fit.out
     assert benthic.load("run/model.safetensors").condition_.classes == ("left", "right")
-    assert drawn("run", "-n", 4, "--given", "left").shape == (4, 3)
+    assert drawn("run", "-n", 4, "--given", "left", beside=["side"]).shape == (4, 3)
 
 
 def test_a_streamed_column_is_a_condition(sides):
