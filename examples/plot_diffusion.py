@@ -76,3 +76,14 @@ figure
 # Training, the loss that is left at each level of noise, and a few samples.
 
 model.plot()
+
+# %%
+# Methods by their papers
+# -----------------------
+# Process, target, weighting, sampler and steps are independent values, and a published method is a choice of them:
+# ``published("improved_ddpm").fit(X)``, or with a value of your own, ``published("edm", sampler="dpm2m", steps=10)``.
+
+from benthic.generative.diffusion import PUBLISHED
+
+for name, method in PUBLISHED.items():
+    print(f"{name:16} {method.model:22} {method.source}")
