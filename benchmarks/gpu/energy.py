@@ -30,7 +30,7 @@ TEMPERATURES, CHAINS, TURNS = 20_000, 500, 5_000
 SURE = 0.9
 MACHINE: dict[str, Any] = {"n_components": 500, "gibbs_steps": 5, "chains": 500, "binarize": True, "random_state": 0}
 MACHINE_TRAINER: dict[str, Any] = {"epochs": 200, "batch_size": 100, "lr": 0.05, "verbose": False}
-SCORES: dict[str, Any] = {"channels": (64, 128, 128), "sampling_steps": 600}
+SCORES: dict[str, Any] = {"channels": (64, 128, 128), "sampling_steps": 1200}
 SCORES_TRAINER: dict[str, Any] = {
     "steps": 30_000,
     "batch_size": 128,

@@ -221,6 +221,21 @@ def test_a_gap_between_the_energies_of_chains_and_rows_is_said():
         energy_gap(energy, rows, rows / 0)
 
 
+def test_steps_of_a_call_are_those_of_the_settings():
+    pictures = np.random.default_rng(0).normal(size=(40, 1, 8, 8)).astype(np.float32)
+    settings = {"channels": (4,), "noise_levels": 5, "trainer": {"steps": 3}, "random_state": 0}
+    short = benthic.EnergyModel(sampling_steps=10, **settings).fit(pictures)
+    long = benthic.EnergyModel(sampling_steps=30, **settings).fit(pictures)
+    np.testing.assert_array_equal(short.sample(3, seed=0, steps=30), long.sample(3, seed=0))
+    assert not np.array_equal(short.sample(3, seed=0), long.sample(3, seed=0))
+    gaps = pictures[:2].copy()
+    gaps[:, :, :4] = np.nan
+    np.testing.assert_array_equal(short.sample(2, given=gaps, seed=0, steps=30), long.sample(2, given=gaps, seed=0))
+    for wrong in (0, 2.5, True):
+        with pytest.raises(ValueError, match=r"EnergyModel.sample: steps is .*at least 1"):
+            short.sample(2, steps=wrong)
+
+
 def test_chains_that_stay_where_they_begin_are_said():
     settings = {**SMALL, "sampler": "langevin", "chain_steps": 2, "trainer": {"steps": 3}}
     with pytest.warns(UserWarning, match=r"of the spread of the data away from the rows.*raise step_size"):

@@ -75,6 +75,11 @@ def settle(kernel: Kernel, start: Tensor, steps: int, generator: torch.Generator
     return trail.positions[:, -1]
 
 
+def groups_of(n: int) -> int:
+    """How many groups ``in_groups`` makes of n chains."""
+    return -(-n // _CHAINS)
+
+
 def in_groups(function: Callable[[Tensor], Tensor], start: Tensor) -> Tensor:
     """``function`` of chains, some thousands at once."""
     return torch.cat([function(part) for part in start.split(_CHAINS)])
@@ -87,12 +92,14 @@ def anneal(
     steps: int,
     generator: torch.Generator,
     step_size: float = 0.1,
+    tick: Callable[[], Any] = lambda: None,
 ) -> Tensor:
     """Annealed Langevin from noise of the first level down to the last, by an energy trained on such noise.
 
     An energy that was told the level knows nothing of more noise than that, so that steps keep to it.
 
-    levels: largest, smallest and how many. steps: in all. step_size: in units of the squared noise.
+    levels: largest, smallest and how many. steps: in all. step_size: in units of the squared noise. tick: called after
+    every step.
     """
     largest, smallest, count = levels
     sigmas = noise_levels(largest, smallest, count)
@@ -101,6 +108,7 @@ def anneal(
         with torch.enable_grad():
             leaf = x.detach().requires_grad_()
             (slope,) = torch.autograd.grad(network(leaf, sigma.to(leaf)).sum(), leaf)
+        tick()
         return -slope
 
     return annealed_langevin(

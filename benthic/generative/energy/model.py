@@ -17,10 +17,11 @@ from benthic.base.capabilities import HasDensity, Samples, to_numpy
 from benthic.base.errors import InvalidInput
 from benthic.base.estimate import Estimate
 from benthic.base.likelihood import Likelihood
+from benthic.base.progress import Bar
 from benthic.base.seeds import generator
 from benthic.base.validation import speaking
 from benthic.data.batch import Batch
-from benthic.generative.energy.chains import anneal, in_groups, kernel_of, settle, target_of
+from benthic.generative.energy.chains import anneal, groups_of, in_groups, kernel_of, settle, target_of
 from benthic.generative.energy.filling import fill_pictures
 from benthic.generative.energy.learning import Course, EnergySettings, chain_reach, energy_gap, settings_of
 from benthic.generative.energy.networks import EnergyNetwork, OwnEnergy, body_of
@@ -31,10 +32,12 @@ from benthic.generative.energy.units import Whitening
 from benthic.generative.flows.gaps import Moments, fill_gaps
 from benthic.nets.evaluate import device_of, in_blocks, in_type
 from benthic.samplers.annealing.importance import annealed_importance
+from benthic.samplers.langevin.overdamped import is_count
 from benthic.training.estimator import Session
 from benthic.training.gradient import Player
 from benthic.training.intake import Intake
 from benthic.training.network import NetworkEstimator, training_dtype
+from benthic.training.trainer import Trainer
 from benthic.uses.latent import Filled
 from benthic.uses.verbs import Uses, conditions
 
@@ -249,35 +252,44 @@ class EnergyModel(Uses, Samples, HasDensity, ClassNamePrefixFeaturesOutMixin, Tr
     # -- samples ---------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def sample(self, n: int = 1, *, given: Any = None, seed: Any = None, start: str = "noise") -> Any:
+    def sample(
+        self, n: int = 1, *, given: Any = None, seed: Any = None, start: str = "noise", steps: int | None = None
+    ) -> Any:
         """``n`` new examples; given: rows with NaN (one or ``n``) whose gaps are drawn given the rest.
 
-        start: where chains begin, ``noise`` or, after chains were run in training, their ``buffer``.
+        start: where chains begin, ``noise`` or, after chains were run in training, their ``buffer``. steps: of the
+        chains, instead of ``sampling_steps``.
         """
         self._check_draws(n)
+        if steps is not None and not is_count(steps, 1):
+            raise self._fail("sample", f"steps is {steps!r}; it must be a whole number of at least 1")
         noise = generator(self._sampling_seed(seed), "sample", device=device_of(self.network_))
         if given is None:
-            return self._data_out(self.units_.outward(self._draw(n, noise, start)))
+            return self._data_out(self.units_.outward(self._draw(n, noise, start, steps)))
         known, origin = self._arrive(given, "sample", missing=True)
         with speaking(self, "sample"):
             known = conditions(known, n)
-        drawn = self._fill(known, noise).draw
+        drawn = self._fill(known, noise, steps=steps).draw
         return self._data_out(torch.where(torch.isnan(known), drawn.to(known), known), replace(origin, index=None))
 
     def _network_for_output(self) -> EnergyNetwork:
         return in_type(self.network_, torch.float64 if self._fit_origin.dtype == "float64" else torch.float32)
 
-    def _draw(self, n: int, noise: torch.Generator, start: str) -> Tensor:
+    def _draw(self, n: int, noise: torch.Generator, start: str, steps: int | None = None) -> Tensor:
         """Rows in the units of the energy."""
         network, settings = self._network_for_output(), self._settings
+        count = settings.sampling_steps if steps is None else steps
         first = self._begin_chains(n, noise, start, network)
         levels = settings.levels
-        if levels is not None:
-            return in_groups(
-                lambda x: anneal(network, x, levels, settings.sampling_steps, noise, settings.step_size), first
-            )
-        kernel = kernel_of(settings.sampler, target_of(network, self._width), settings.step_size)
-        return in_groups(lambda x: settle(kernel, x, settings.sampling_steps, noise), first)
+        if levels is None:
+            kernel = kernel_of(settings.sampler, target_of(network, self._width), settings.step_size)
+            return in_groups(lambda x: settle(kernel, x, count, noise), first)
+        total = groups_of(n) * max(1, count // levels[2]) * levels[2]
+        bar = Bar(type(self).__name__, total, Trainer.of(self.trainer).verbose, "steps")
+        try:
+            return in_groups(lambda x: anneal(network, x, levels, count, noise, settings.step_size, bar.tick), first)
+        finally:
+            bar.close()
 
     def _begin_chains(self, n: int, noise: torch.Generator, start: str, network: EnergyNetwork) -> Tensor:
         like = network.log_normalizer
@@ -290,9 +302,10 @@ class EnergyModel(Uses, Samples, HasDensity, ClassNamePrefixFeaturesOutMixin, Tr
             raise self._fail("sample", f"start is {start!r}; use 'noise' or 'buffer'")
         return self._settings.first_points(n, self._width, self._limits, like, noise)
 
-    def _fill(self, X: Tensor, noise: torch.Generator, chains: int = 1) -> Filled:
-        """A draw and the mean of the gaps of rows in data units."""
+    def _fill(self, X: Tensor, noise: torch.Generator, chains: int = 1, steps: int | None = None) -> Filled:
+        """A draw and the mean of the gaps of rows in data units; steps: for pictures, instead of the settings'."""
         network, settings = in_type(self.network_, X.dtype), self._settings
+        settings = settings if steps is None else replace(settings, sampling_steps=steps)
         rows = self.units_.scales.transform(X.to(device_of(network)))
         if settings.picture:
             found = fill_pictures(network, rows, settings, self._limits, noise)
