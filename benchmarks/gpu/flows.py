@@ -5,11 +5,13 @@ second, and ``python -m benchmarks.gpu.flows mnist OUT_FOLDER MNIST.npz [SECONDS
 as they are, 256 levels, uniform dequantization, a multi-scale flow of convolutional coupling layers. The file holds
 ``images`` (70000, 784) uint8, the test digits last. A run that is cut short goes on from its last checkpoint.
 ``python -m benchmarks.gpu.flows cnf OUT_FOLDER MNIST.npz [SECONDS] [--quick]`` takes the same measure of a continuous
-flow that is trained by maximum likelihood through its solver; ``--quick`` is a tiny one, to see that it runs.
+flow that is trained by maximum likelihood through its solver; ``--quick`` is a tiny one, to see that it runs, and
+``--channels``, ``--batch`` and ``--judged`` make it small enough for a machine without a GPU.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import time
@@ -265,13 +267,14 @@ def traces(network: Any, X: torch.Tensor) -> dict[str, Any]:
     }
 
 
-def cnf(out: Path, data: str, seconds: float, quick: bool) -> None:
+def cnf(out: Path, data: str, seconds: float, given: argparse.Namespace) -> None:
     """Train a continuous flow for so long, then bits per pixel of the test digits, and a picture of samples."""
     X, test = digits(data)
-    flow, settings = CNF, CNF_TRAINER
+    channels, batch, quick = given.channels, given.batch, given.quick
+    test = test[: given.judged]
     if quick:
-        X, test = X[:256], test[:16]
-        flow, settings = {**CNF, "channels": 4}, {**CNF_TRAINER, "batch_size": 16}
+        X, test, channels, batch = X[:256], test[:16], 4, 16
+    flow, settings = {**CNF, "channels": channels}, {**CNF_TRAINER, "batch_size": batch}
     folder = out / "cnf_run"
     trainer = {
         **settings,
@@ -316,7 +319,7 @@ def cnf(out: Path, data: str, seconds: float, quick: bool) -> None:
     found |= fresh_bits(model.network_, X[: len(test) // 5], name="train")
     report(out, found)
     found["test bits per pixel"] = -model.likelihood(test, f"elbo({FRESH})").mean() / unit
-    found["trace"] = traces(model.network_, test[: 2 if quick else TRACED])
+    found["trace"] = traces(model.network_, test[: 2 if quick else TRACED if on_gpu else TRACED // 8])
     report(out, found)
     print(json.dumps(found, indent=1), flush=True)
 
@@ -326,20 +329,30 @@ def report(out: Path, found: dict[str, Any]) -> None:
     (out / "cnf_mnist.json").write_text(json.dumps(found, indent=1))
 
 
-def main(arguments: list[str]) -> None:
+def main() -> None:
     """One of the parts."""
     warnings.simplefilter("ignore")
-    quick = "--quick" in arguments
-    part, out, *more = [argument for argument in arguments if argument != "--quick"]
-    Path(out).mkdir(parents=True, exist_ok=True)
-    if part == "speed":
-        sys.path[:0] = more[:1]
-        speed(Path(out))
-    elif part == "cnf":
-        cnf(Path(out), more[0], float(more[1]) if len(more) > 1 else CNF_SECONDS, quick)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=["speed", "mnist", "cnf"])
+    parser.add_argument("out", type=Path)
+    parser.add_argument("source", nargs="?", help="the digits; of speed, a folder that holds zuko")
+    parser.add_argument("seconds", nargs="?", type=float)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--channels", type=int, default=CNF["channels"])
+    parser.add_argument("--batch", type=int, default=CNF_TRAINER["batch_size"])
+    parser.add_argument("--judged", type=int, default=10_000, help="test digits whose likelihood is taken")
+    given = parser.parse_args()
+    if given.part != "speed" and given.source is None:
+        parser.error(f"{given.part} needs the file of digits")
+    given.out.mkdir(parents=True, exist_ok=True)
+    if given.part == "speed":
+        sys.path[:0] = [given.source] if given.source else []
+        speed(given.out)
+    elif given.part == "cnf":
+        cnf(given.out, given.source, given.seconds or CNF_SECONDS, given)
     else:
-        mnist(Path(out), more[0], float(more[1]) if len(more) > 1 else SECONDS)
+        mnist(given.out, given.source, given.seconds or SECONDS)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

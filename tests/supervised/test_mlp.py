@@ -119,6 +119,23 @@ def test_compiled_training_equals_plain_training():
     assert set(fast.network_.state_dict()) == set(plain.network_.state_dict())
 
 
+def test_only_whole_batches_are_compiled(monkeypatch):
+    sizes = []
+
+    def recorded(network, device, what):
+        def call(x):
+            sizes.append(len(x))
+            return network(x)
+
+        return call
+
+    monkeypatch.setattr("benthic.training.network.compiled", recorded)
+    X, y = load_digits(return_X_y=True)
+    settings = {"epochs": 2, "batch_size": 32, "accumulate": 2, "compile": True}
+    benthic.MLPClassifier((8,), trainer=settings, random_state=0).fit(X[:100], y[:100])
+    assert sizes == [16] * 12  # the last 4 of 100 rows would be one more shape to compile for
+
+
 def test_tensorboard_gets_the_losses(tmp_path):
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
