@@ -23,6 +23,7 @@ from benthic.nets.invertible import (
     Inverted,
     LULinear,
     MaskedAutoregressive,
+    MaskedMLP,
     MultiScale,
     Permutation,
     Planar,
@@ -313,7 +314,6 @@ def test_unflatten_is_the_other_way_of_flatten() -> None:
 
 
 def test_bad_input_is_refused() -> None:
-    from benthic.nets.invertible import MaskedMLP
     from benthic.nets.invertible.autoregressive import masks_of
     from benthic.nets.invertible.laws import law_of
 
@@ -419,3 +419,59 @@ def test_rows_and_contexts_of_another_width_are_refused(made: Callable[[int], Tr
             way(x)
         with pytest.raises(InvalidInput, match="the context has 3 numbers a row; this map was built for 2"):
             way(x, three)
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_examples_and_codes_of_another_shape_are_refused(name: str) -> None:
+    """One column or channel more than the map was built for, or a bare list of numbers."""
+    made, x, _ = built(name, 0)
+    for way, at in ((made, x), (made.inverse, made(x)[0].detach())):
+        wider = torch.cat([at, at[:, :1]], 1)
+        with pytest.raises(InvalidInput, match="examples have shape|channels cannot be spread"):
+            way(wider[:, 0] if isinstance(made, Squeeze) and way is made else wider)
+        with pytest.raises(InvalidInput, match="examples have shape"):
+            way(at[:, 0].flatten())
+
+
+def test_settings_that_make_no_map_are_refused() -> None:
+    for law in (lambda: SplineLaw(bins=8.0), lambda: SplineLaw(bound=math.inf), lambda: SigmoidLaw(units=2.5)):
+        with pytest.raises(InvalidInput, match="bins is 8.0|finite bound|units is 2.5"):
+            law()
+    assert SplineLaw(np.int64(4)).outputs == 11
+    with pytest.raises(InvalidInput, match="terms is 0"):
+        Residual(2, terms=0)
+    for order in ([], [0.5, 1.0], [[0, 1]]):
+        with pytest.raises(InvalidInput, match="singular"):
+            Permutation(order)
+    with pytest.raises(InvalidInput, match="levels is empty"):
+        MultiScale([])
+    with pytest.raises(InvalidInput, match="masks is empty"):
+        MaskedMLP(2, 1, [4], masks=[])
+
+
+def test_a_context_for_other_rows_is_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"the context has shape \(4, 2\); 5 examples need a row each"):
+        Coupling(4, AFFINE, (8,), context=2)(torch.zeros(5, 4), torch.zeros(4, 2))
+
+
+def test_planar_maps_that_do_not_push_are_the_identity() -> None:
+    """The bent direction is zero where u is, as Rezende & Mohamed's is not."""
+    made = Planar(3)
+    with torch.no_grad():
+        made.numbers[3:6] = 0.0
+    x = torch.randn(4, 3)
+    z, log = made(x)
+    assert torch.allclose(z, x, atol=1e-6)
+    assert torch.allclose(log, torch.zeros(4), atol=1e-6)
+
+
+def test_inverses_of_mixed_sigmoids_stay_finite_far_out() -> None:
+    """Where all sigmoids are flat to rounding a step of Newton would leave for nowhere."""
+    torch.manual_seed(0)
+    law, raw = SigmoidLaw(4), 6 * torch.randn(200, 12)
+    z = torch.linspace(-200.0, 200.0, 200)
+    x, log = law.inverse(z, raw)
+    assert torch.isfinite(x).all()
+    assert torch.isfinite(log).all()
+    back = law.forward(x, raw)[0]
+    assert ((back - z).abs() / (1 + z.abs())).median() < 1e-4

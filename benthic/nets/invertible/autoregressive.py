@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from benthic.base.errors import InvalidInput
 from benthic.nets.activations import activation
 from benthic.nets.invertible.laws import Law
-from benthic.nets.invertible.transform import Inverted, Transform
+from benthic.nets.invertible.transform import Inverted, Transform, check_shape
 
 _START = 0.3  # of the last weights
 
@@ -51,6 +51,8 @@ def masks_of(width: int, hidden: Sequence[int], outputs: int, context: int = 0) 
 
 def check_masks(masks: Sequence[Tensor], width: int, outputs: int) -> None:
     """Refuse masks through which an output of a column could see this column or a later one."""
+    if not masks:
+        raise InvalidInput("MaskedMLP: masks is empty; give one for each layer")
     if any(a.shape[0] != b.shape[1] for a, b in pairwise(masks)) or masks[-1].shape[0] != width * outputs:
         raise InvalidInput(f"MaskedMLP: masks of shapes {[tuple(m.shape) for m in masks]} do not fit one another")
     paths = masks[0].double()
@@ -122,11 +124,7 @@ class MaskedMLP(nn.Module):
         return found.reshape(len(x), self.width, self.outputs)
 
     def _joined(self, x: Tensor, context: Tensor | None) -> Tensor:
-        given = 0 if context is None else context.shape[1]
-        if given != self.context:
-            raise InvalidInput(
-                f"MaskedMLP: the context has {given} numbers a row; this map was built for {self.context}"
-            )
+        check_shape("MaskedMLP", x, self.width, context, self.context, rank=2)
         return x if context is None else torch.cat([x, context], 1)
 
     def walk(self, context: Tensor | None, like: Tensor) -> Walk:

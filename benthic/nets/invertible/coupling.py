@@ -65,14 +65,14 @@ class Coupling(Transform):
 
     def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """z and the log-determinant."""
-        check_shape("Coupling", x, self.width, context, self.context)
+        check_shape("Coupling", x, self.width, context, self.context, rank=2)
         kept, moved = self._parts(x)
         moved, log = self.law.forward(moved, self._raw(kept, context))
         return self._joined(kept, moved), log.sum(1)
 
     def inverse(self, z: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """x and the log-determinant."""
-        check_shape("Coupling", z, self.width, context, self.context)
+        check_shape("Coupling", z, self.width, context, self.context, rank=2)
         kept, moved = self._parts(z)
         moved, log = self.law.inverse(moved, self._raw(kept, context))
         return self._joined(kept, moved), log.sum(1)
@@ -134,14 +134,14 @@ class ImageCoupling(Transform):
 
     def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """z and the log-determinant."""
-        check_shape("ImageCoupling", x, self.channels, context, self.context)
+        check_shape("ImageCoupling", x, self.channels, context, self.context, rank=4)
         kept, moved = x[:, : self.kept], x[:, self.kept :]
         moved, log = self.law.forward(moved, self._raw(kept, context))
         return torch.cat([kept, moved], 1), sum_rows(log)
 
     def inverse(self, z: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """x and the log-determinant."""
-        check_shape("ImageCoupling", z, self.channels, context, self.context)
+        check_shape("ImageCoupling", z, self.channels, context, self.context, rank=4)
         kept, moved = z[:, : self.kept], z[:, self.kept :]
         moved, log = self.law.inverse(moved, self._raw(kept, context))
         return torch.cat([kept, moved], 1), sum_rows(log)
@@ -182,14 +182,14 @@ class CheckerboardCoupling(Transform):
 
     def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """z and the log-determinant."""
-        check_shape("CheckerboardCoupling", x, self.channels, context, self.context)
+        check_shape("CheckerboardCoupling", x, self.channels, context, self.context, rank=4)
         moved = self._moved(x)
         z, log = self.law.forward(x, self._raw(x, moved, context))
         return torch.where(moved, z, x), sum_rows(torch.where(moved, log, 0.0))
 
     def inverse(self, z: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """x and the log-determinant."""
-        check_shape("CheckerboardCoupling", z, self.channels, context, self.context)
+        check_shape("CheckerboardCoupling", z, self.channels, context, self.context, rank=4)
         moved = self._moved(z)
         x, log = self.law.inverse(z, self._raw(z, moved, context))
         return torch.where(moved, x, z), sum_rows(torch.where(moved, log, 0.0))

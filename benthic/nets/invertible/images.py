@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from benthic.base.errors import InvalidInput
-from benthic.nets.invertible.transform import Transform
+from benthic.nets.invertible.transform import Transform, check_shape
 
 
 def squeeze(x: Tensor, factor: int = 2) -> Tensor:
@@ -26,6 +26,12 @@ def unsqueeze(x: Tensor, factor: int = 2) -> Tensor:
     return x.permute(0, 1, 4, 2, 5, 3).reshape(n, c // (factor * factor), h * factor, w * factor)
 
 
+def check_picture(name: str, x: Tensor) -> None:
+    """Refuse what is no batch of pictures (n, c, h, w)."""
+    if x.ndim != 4:
+        raise InvalidInput(f"{name}: examples have shape {tuple(x.shape)}; it takes pictures (n, channels, h, w)")
+
+
 class Squeeze(Transform):
     """Two by two pixels become four channels; both sides must be even.
 
@@ -35,12 +41,14 @@ class Squeeze(Transform):
 
     def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """(n, 4c, h/2, w/2)."""
+        check_picture("Squeeze", x)
         if x.shape[2] % 2 or x.shape[3] % 2:
             raise InvalidInput(f"Squeeze: pictures have {x.shape[2]} x {x.shape[3]} pixels; both sides must be even")
         return squeeze(x), x.new_zeros(len(x))
 
     def inverse(self, z: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """(n, c/4, 2h, 2w)."""
+        check_picture("Squeeze", z)
         if z.shape[1] % 4:
             raise InvalidInput(f"Squeeze: {z.shape[1]} channels cannot be spread over four pixels each")
         return unsqueeze(z), z.new_zeros(len(z))
@@ -55,6 +63,8 @@ class MultiScale(Transform):
 
     def __init__(self, levels: Sequence[tuple[Transform, Sequence[int]]]) -> None:
         super().__init__()
+        if not levels:
+            raise InvalidInput("MultiScale: levels is empty; give one map and its shape, or more")
         self.levels: Any = nn.ModuleList([level for level, _ in levels])
         self.shapes = [tuple(shape) for _, shape in levels]
         for c, _, _ in self.shapes[:-1]:
@@ -63,6 +73,7 @@ class MultiScale(Transform):
 
     def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Codes (n, chw) and the log-determinant."""
+        check_picture("MultiScale", x)
         codes, total = [], x.new_zeros(len(x))
         for place, level in enumerate(self.levels):
             x, log = level(x, context)
@@ -74,6 +85,7 @@ class MultiScale(Transform):
 
     def inverse(self, z: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Pictures and the log-determinant."""
+        check_shape("MultiScale", z, sum(self._sizes()), None, None, rank=2)
         parts = z.split(self._sizes(), 1)
         total = z.new_zeros(len(z))
         x = parts[-1].reshape(len(z), *self.shapes[-1])

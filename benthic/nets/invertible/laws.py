@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from numbers import Integral
 
 import torch
 from torch import Tensor
@@ -56,9 +57,9 @@ class SplineLaw(Law):
     """A rational-quadratic spline of [-bound, bound], the identity outside; see ``rational_quadratic``."""
 
     def __init__(self, bins: int = 8, bound: float = 5.0, *, fused: bool = True) -> None:
-        if not 2 <= bins <= 500 or not bound > 0:
+        if not isinstance(bins, Integral) or not 2 <= bins <= 500 or not 0 < bound < math.inf:
             raise InvalidInput(
-                f"SplineLaw: bins is {bins!r} and bound {bound!r}; use 2 to 500 bins and a positive bound"
+                f"SplineLaw: bins is {bins!r} and bound {bound!r}; use 2 to 500 bins and a finite bound above 0"
             )
         self.bins, self.bound, self.fused, self.outputs = bins, float(bound), fused, 3 * bins - 1
 
@@ -81,7 +82,7 @@ class SigmoidLaw(Law):
     """
 
     def __init__(self, units: int = 8) -> None:
-        if units < 1:
+        if not isinstance(units, Integral) or units < 1:
             raise InvalidInput(f"SigmoidLaw: units is {units!r}; it must be a whole number of at least 1")
         self.units, self.outputs = units, 3 * units
 
@@ -102,7 +103,9 @@ class SigmoidLaw(Law):
             x = bisect(lambda at: self.forward(at, raw)[0], z)
             rise = self.forward(x, raw)[1].exp()
         z_there, _ = self.forward(x, raw)
-        x = x - (z_there - z) / rise  # a step of Newton, which also carries the gradient
+        step = (z_there - z) / rise  # of Newton, which also carries the gradient
+        limit = 1e-3 * (1 + x.abs())  # far out rounding can make slopes vanish, and bisection knows better
+        x = x - torch.where(torch.isfinite(step), step, 0.0).clamp(-limit, limit)
         return x, -self.forward(x, raw)[1]
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from benthic.base.errors import InvalidInput
-from benthic.nets.invertible.transform import Transform
+from benthic.nets.invertible.transform import Transform, check_shape
 
 
 class LULinear(Transform):
@@ -59,6 +59,7 @@ class LULinear(Transform):
 
     def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """z and the log-determinant, which is that of the matrix once for every pixel."""
+        check_shape("LULinear", x, len(self.signs), None, None)
         log = self.log_diagonal.sum()
         if x.ndim == 2:
             return nn.functional.linear(x, self.matrix(), self.bias), log.expand(len(x))
@@ -67,6 +68,7 @@ class LULinear(Transform):
 
     def inverse(self, z: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """x by two triangular solves."""
+        check_shape("LULinear", z, len(self.signs), None, None)
         columns = z.movedim(1, 0).flatten(1)  # (d, n...)
         if self.bias is not None:
             columns = columns - self.bias[:, None]
@@ -93,6 +95,7 @@ class ActNorm(Transform):
         self.center = nn.Parameter(torch.zeros(width))
 
     def _shaped(self, values: Tensor, like: Tensor) -> Tensor:
+        check_shape("ActNorm", like, len(values), None, None)
         return values.reshape(1, -1, *[1] * (like.ndim - 2))
 
     def _log(self, x: Tensor) -> Tensor:

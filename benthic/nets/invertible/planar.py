@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benthic.nets.invertible.laws import bisect
 from benthic.nets.invertible.transform import Transform, check_shape
+
+_AT_ZERO = math.log(math.e - 1)  # where softplus is one
+_LEAST = -0.999  # of a push; at −1 the map would be singular
 
 
 class _Pushed(Transform):
@@ -24,7 +29,7 @@ class _Pushed(Transform):
 
     def _raw(self, x: Tensor, context: Tensor | None) -> Tensor:
         """The parameters for rows (n, width), (n, numbers)."""
-        check_shape(type(self).__name__, x, self.width, context, self.context or None)
+        check_shape(type(self).__name__, x, self.width, context, self.context or None, rank=2)
         if self.given is None:
             return self.numbers.expand(len(x), -1)
         shift: Tensor = self.given(context)
@@ -44,7 +49,7 @@ class Planar(_Pushed):
         raw = self._raw(x, context)
         w, u, b = raw[:, : self.width], raw[:, self.width : -1], raw[:, -1]
         along = (w * u).sum(1)
-        room = F.softplus(along) - 1 + 1e-4  # above −1
+        room = (F.softplus(along + _AT_ZERO) - 1).clamp_min(_LEAST)  # above −1, and zero at zero
         u = u + ((room - along) / w.square().sum(1).clamp_min(1e-12))[:, None] * w
         return w, u, b, room
 
@@ -79,8 +84,8 @@ class Radial(_Pushed):
     def _parts(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         raw = self._raw(x, context)
         alpha = F.softplus(raw[:, -2]) + 1e-3
-        beta = F.softplus(raw[:, -1] + 0.5413) - 1  # zero at zero
-        return raw[:, : self.width], alpha, alpha * beta.clamp_min(-0.999)
+        beta = F.softplus(raw[:, -1] + _AT_ZERO) - 1  # zero at zero
+        return raw[:, : self.width], alpha, alpha * beta.clamp_min(_LEAST)
 
     def _log(self, r: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
         outward = torch.log1p(beta / (alpha + r))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -70,6 +71,8 @@ class Residual(Transform):
             raise InvalidInput(f"Residual: bound is {bound}; below one the map is invertible, at one or above singular")
         if logdet not in LOGDETS:
             raise InvalidInput(f"Residual: logdet is {logdet!r}; use 'exact' or 'roulette'")
+        if not isinstance(terms, Integral) or terms < 1:
+            raise InvalidInput(f"Residual: terms is {terms!r}; it must be a whole number of at least 1")
         self.width, self.logdet, self.terms, self.bound = width, logdet, terms, bound
         self.context = context
         sizes = [width, *hidden, width]
@@ -93,7 +96,7 @@ class Residual(Transform):
 
     def _pass(self, x: Tensor, context: Tensor | None, weights: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """g(x) and the slopes of each hidden layer."""
-        check_shape("Residual", x, self.width, context, self.context or None)
+        check_shape("Residual", x, self.width, context, self.context or None, rank=2)
         slopes = []
         shift = self.given(context) if self.given is not None else 0.0
         for place, (layer, weight) in enumerate(zip(self.layers[:-1], weights[:-1], strict=True)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -111,20 +112,23 @@ class Permutation(Transform):
 
     def __init__(self, order: Sequence[int] | Tensor) -> None:
         super().__init__()
-        places = torch.as_tensor(order, dtype=torch.long)
-        if places.ndim != 1 or not torch.equal(places.sort().values, torch.arange(len(places))):
+        places = torch.as_tensor(order)
+        if places.ndim != 1 or not len(places) or not torch.equal(places.sort().values, torch.arange(len(places))):
             raise InvalidInput(
-                f"Permutation: order is {places.tolist()}, which is singular: 0..{len(places) - 1} must occur once each"
+                f"Permutation: order is {places.tolist()}, which is singular: each place from 0 on must occur once"
             )
+        places = places.long()
         self.register_buffer("order", places)
         self.register_buffer("back", places.argsort())
 
     def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Reorder."""
+        check_shape(type(self).__name__, x, len(self.order), None, None)
         return x.index_select(1, self.order), x.new_zeros(len(x))
 
     def inverse(self, z: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Put back."""
+        check_shape(type(self).__name__, z, len(self.order), None, None)
         return z.index_select(1, self.back), z.new_zeros(len(z))
 
 
@@ -151,10 +155,13 @@ class Flatten(Transform):
 
     def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """As rows."""
+        if x.shape[1:] != self.event:
+            raise InvalidInput(f"Flatten: examples have shape {tuple(x.shape)}; this map was built for {self.event}")
         return x.flatten(1), x.new_zeros(len(x))
 
     def inverse(self, z: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """As pictures."""
+        check_shape("Flatten", z, math.prod(self.event), None, None, rank=2)
         return z.reshape(len(z), *self.event), z.new_zeros(len(z))
 
 
@@ -165,13 +172,19 @@ class Unflatten(Inverted):
         super().__init__(Flatten(event))
 
 
-def check_shape(name: str, x: Tensor, width: int, context: Tensor | None, given: int | None) -> None:
-    """Refuse examples (n, width, ...) of another width, or a context (n, given) of another; None: any will do."""
-    if x.ndim < 2 or x.shape[1] != width:
-        kind = "columns" if x.ndim < 3 else "channels"
+def check_shape(
+    name: str, x: Tensor, width: int, context: Tensor | None, given: int | None, rank: int | None = None
+) -> None:
+    """Refuse examples (n, width, ...) of other width or rank, or a context (n, given) of another; None: any will do."""
+    if x.ndim < 2 or x.shape[1] != width or rank not in (None, x.ndim):
+        kind = "channels of pictures" if (rank or x.ndim) > 2 else "columns"
         raise InvalidInput(f"{name}: examples have shape {tuple(x.shape)}; this map was built for {width} {kind}")
+    if given is None:
+        return
+    if context is not None and (context.ndim not in (2, x.ndim) or len(context) != len(x)):
+        raise InvalidInput(f"{name}: the context has shape {tuple(context.shape)}; {len(x)} examples need a row each")
     seen = 0 if context is None else context.shape[1]
-    if given is not None and seen != given:
+    if seen != given:
         raise InvalidInput(f"{name}: the context has {seen} numbers a row; this map was built for {given}")
 
 
