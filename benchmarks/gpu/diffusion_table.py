@@ -8,7 +8,8 @@ pixels, a smaller network and fewer samples, for two cores without a GPU.
 variance-preserving equation and chain, for which the network sees the noise level that belongs to them. Evaluations of
 the network are counted while they happen. The Fréchet distance is that to the 10 000 pictures of the test set in the
 128 features of a classifier trained here; the floor is the distance of as many training pictures, and the excess what
-is above it. A call begins no new row after ``--judging`` seconds; the next call goes on.
+is above it. How much noise Heun's method adds in its steps is chosen by training pictures and other draws. A call
+begins no new row after ``--judging`` seconds; the next call goes on.
 
 ``subvp``, ``vdm``: bits per pixel of test pictures with 256 levels, uniformly dequantized, (level + u) / 256, in
 training as in testing, by networks that also see waves of each pixel; of the sub-VP equation along the probability flow
@@ -60,6 +61,8 @@ EQUATION = VP(t_min=1e-3, t_max=0.93)
 # Noise down to a hundredth of a level, and as many times for each power of it: the weights of the likelihood.
 SUBVP: dict[str, Any] = {"process": SubVP(t_min=1e-3), "times": TimeLaw("log_snr")}
 
+CHURNS = (1.0, 2.5, 5.0, 7.5)  # of Heun's method in 18 steps, of which training pictures choose one
+
 Plan = Callable[[int], tuple[Any, int]]  # from evaluations to a sampler and its steps
 
 
@@ -82,7 +85,7 @@ SAMPLERS: dict[str, tuple[Any, str | None, Plan]] = {
     "DDIM, chain": (CHAIN, None, _once("ddim")),
     "Euler": (OWN, None, _once("euler")),
     "Heun": (OWN, None, _twice("heun")),
-    "Heun, churn 5": (OWN, None, _twice(Heun(churn=5.0, low=0.05, high=50.0))),
+    "Heun, churn": (OWN, None, _twice(Heun(churn=CHURNS[0], low=0.05, high=50.0))),
     "DPM-Solver++ 2M": (OWN, None, _once("dpm2m")),
     "DPM-Solver++ 2M, log-SNR": (OWN, "log_snr", _once("dpm2m")),
     "DPM-Solver++ 2M, chain": (CHAIN, None, _once("dpm2m")),
@@ -100,7 +103,7 @@ FREE: dict[str, tuple[Any, Sampler]] = {  # these take as many evaluations as th
 }
 FIRST = [  # what is claimed, by more samples
     ("Heun", 35),
-    ("Heun, churn 5", 35),
+    ("Heun, churn", 35),
     ("DPM-Solver++ 2M", 10),
     ("DPM-Solver++ 2M", 50),
     ("DPM-Solver++ 2M, chain", 10),
@@ -163,9 +166,11 @@ class Weights:
         ends = self.scales.transform(torch.tensor([[0.0], [1.0]]).expand(2, side * side))
         self.low, self.high = float(ends.min()), float(ends.max())
 
-    def draw(self, n: int, process: Any, sampler: Any, steps: int, times: str | None) -> tuple[Tensor, int]:
+    def draw(
+        self, n: int, process: Any, sampler: Any, steps: int, times: str | None, seed: int = 0
+    ) -> tuple[Tensor, int]:
         """Flat pictures (n, d) in [0, 1], and the evaluations that a block of them took."""
-        stream = torch.Generator(device()).manual_seed(0)
+        stream = torch.Generator(device()).manual_seed(seed)
         counted = Counted(replace(self.denoiser, process=process))
         parts = []
         for _ in range(-(-n // BLOCK)):
@@ -261,6 +266,10 @@ def table(data: tuple[Tensor, ...], given: Any) -> None:
     model, seconds = trained(given.out / "diffusion_table.safetensors", model, X, given)
     results.once("weights", lambda: facts(model, network, seconds))
     weights, strips = Weights(model, side_of(X)), []
+    distances = results.once("churn", lambda: churns(weights, judge, X, given))
+    process, times, plan = SAMPLERS["Heun, churn"]
+    best = replace(plan(35)[0], churn=float(min(distances, key=distances.__getitem__)))
+    samplers = {**SAMPLERS, "Heun, churn": (process, times, _twice(best))}
     begun = time.perf_counter()
 
     def judged(process: Any, times: str | None, sampler: Any, steps: int, n: int) -> dict[str, Any]:
@@ -282,22 +291,38 @@ def table(data: tuple[Tensor, ...], given: Any) -> None:
             "seconds": time.perf_counter() - start,
         }
 
-    for name, work in rows(judged, given):
+    planned = rows(judged, samplers, given)
+    for name, work in planned:
         if name in results.found or time.perf_counter() - begun < given.judging:
             results.once(name, work)
-    left = [name for name, _ in rows(judged, given) if name not in results.found]
+    left = [name for name, _ in planned if name not in results.found]
     print(f"{len(left)} rows are left for another call", flush=True)
 
 
-def rows(judged: Callable[..., dict[str, Any]], given: Any) -> list[tuple[str, Callable[[], dict[str, Any]]]]:
+def churns(weights: Weights, judge: Judge, X: Tensor, given: Any) -> dict[str, float]:
+    """How far samples of Heun's method with more or less added noise are from training pictures, by its amount."""
+    n = 60 if given.quick else CLAIMED[given.halved] // 2
+    real = judge.features(X[: 10 * n])
+    process, times, plan = SAMPLERS["Heun, churn"]
+    sampler, steps = plan(20 if given.quick else 35)
+    found = {}
+    for churn in CHURNS:
+        drawn, _ = weights.draw(n, process, replace(sampler, churn=churn), steps, times, seed=1)
+        found[f"{churn:g}"] = frechet_distance(real, judge.features(drawn)).value
+    return found
+
+
+def rows(
+    judged: Callable[..., dict[str, Any]], samplers: dict[str, tuple[Any, str | None, Plan]], given: Any
+) -> list[tuple[str, Callable[[], dict[str, Any]]]]:
     """The names and the work of all rows of the table."""
     quick, samples = given.quick, HALVED if given.halved else SAMPLES
     counts = (20, 10) if quick else (10, 20, 50) if given.halved else (10, 20, 50, 1000)
     first = [(name, min(count, 20) if quick else count) for name, count in FIRST]
-    rest = [(name, count) for count in counts for name in SAMPLERS]
+    rest = [(name, count) for count in counts for name in samplers]
     found: dict[str, Callable[[], dict[str, Any]]] = {}
     for place, (name, count) in enumerate([*first, *rest]):
-        process, times, plan = SAMPLERS[name]
+        process, times, plan = samplers[name]
         n = 60 if quick else (CLAIMED[given.halved] if place < len(first) else samples[count])
         found.setdefault(f"{name}, {count}", partial(judged, process, times, *plan(count), n))
     for name, (process, sampler) in FREE.items():
