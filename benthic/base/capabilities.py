@@ -13,6 +13,7 @@ from torch import Tensor
 
 from benthic.base.arrays import Origin, is_tensor, to_tensor
 from benthic.base.likelihood import Likelihood
+from benthic.base.settings import whole
 
 # The mixins call the estimator they are mixed into; at run time they stand beside it, not below it.
 if TYPE_CHECKING:
@@ -85,8 +86,7 @@ class Samples(_Host):
 
     def _check_draws(self, n: Any) -> None:
         check_is_fitted(self)
-        if not isinstance(n, (int, np.integer)) or n < 1:
-            raise self._fail("sample", f"n is {n!r}; it must be a whole number of at least 1")
+        whole(f"{type(self).__name__}.sample: n", n)
 
 
 class HasDensity(_Host):

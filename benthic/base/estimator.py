@@ -16,6 +16,7 @@ from benthic.base.arrays import Origin
 from benthic.base.catalogue import catalogue, resolve
 from benthic.base.errors import InvalidInput, nearest
 from benthic.base.seeds import seed_of
+from benthic.base.settings import is_whole
 from benthic.base.validation import arrive, speaking
 
 
@@ -110,7 +111,7 @@ class Estimator(BaseEstimator):
         if seed is not None:
             return seed_of(seed)
         state = getattr(self, "random_state", None)
-        return seed_of(state if isinstance(state, int) else None)
+        return seed_of(state if is_whole(state) else None)
 
     # -- files and words -------------------------------------------------------------------------------
 

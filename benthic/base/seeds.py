@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from benthic.base.errors import InvalidInput
+from benthic.base.settings import is_whole
 
 
 def seed_of(random_state: Any) -> int:
@@ -23,7 +24,7 @@ def seed_of(random_state: Any) -> int:
     """
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(2, np.uint32).view(np.uint64)[0] >> 1)
-    if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool):
+    if is_whole(random_state):
         if random_state < 0:
             raise InvalidInput(f"random_state is {random_state}; it must be a non-negative integer or None")
         return int(random_state)
@@ -40,7 +41,7 @@ def derive(seed: int, *path: str | int) -> int:
     >>> derive(0, "shuffle", 1) != derive(0, "shuffle", 2)
     True
     """
-    words = [part if isinstance(part, int) else zlib.crc32(part.encode()) for part in path]
+    words = [zlib.crc32(part.encode()) if isinstance(part, str) else int(part) for part in path]
     state = np.random.SeedSequence([seed, *words]).generate_state(2, np.uint32)
     return int(state.view(np.uint64)[0] >> 1)
 

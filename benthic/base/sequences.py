@@ -15,6 +15,7 @@ from benthic.base.arrays import Origin, as_float, float_name, from_numpy, is_ten
 from benthic.base.errors import InvalidInput
 from benthic.base.estimator import Estimator
 from benthic.base.likelihood import Likelihood, Measure
+from benthic.base.settings import whole
 from benthic.base.validation import speaking
 
 if TYPE_CHECKING:
@@ -184,8 +185,7 @@ class SequenceEstimator(Estimator):
     def _check_request(self, method: str, **numbers: Any) -> None:
         """Refuse counts that are no whole numbers of at least 1."""
         for name, value in numbers.items():
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
-                raise self._fail(method, f"{name} is {value!r}; it must be a whole number of at least 1")
+            whole(f"{type(self).__name__}.{method}: {name}", value)
 
 
 class ScoresSequences(_Host):

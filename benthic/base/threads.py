@@ -7,10 +7,10 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from numbers import Integral
 from typing import Any, Self
 
 from benthic.base.errors import InvalidInput
+from benthic.base.settings import is_whole
 
 _BLOCK = 1 << 14  # rows of a block
 _SMALL = 20_000  # rows below which threads cost more than they bring
@@ -172,10 +172,6 @@ def threads(n_jobs: int | None, default: int = 1) -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if n_jobs is None:
         return min(default, cores)
-    if n_jobs == 0 or not _is_whole(n_jobs):
+    if n_jobs == 0 or not is_whole(n_jobs):
         raise InvalidInput(f"n_jobs is {n_jobs!r}; it must be a whole number but 0, -1 for all cores, or None")
-    return max(n_jobs if n_jobs > 0 else cores + 1 + n_jobs, 1)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
+    return max(int(n_jobs) if n_jobs > 0 else cores + 1 + int(n_jobs), 1)

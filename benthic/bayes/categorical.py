@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from benthic.base.errors import InvalidInput
+from benthic.base.settings import whole
 from benthic.bayes.estimator import _CountingBayes
 from benthic.bayes.generative import DrawsRows, HasMass
 from benthic.bayes.tally import Sums, Tally, members
@@ -75,9 +76,7 @@ class CategoricalNB(DrawsRows, HasMass, _CountingBayes):
             raise InvalidInput(f"alpha is {self.alpha!r}; it must be one number >= 0")
         if self.unseen not in _UNSEEN:
             raise InvalidInput(f"unseen is {self.unseen!r}; use 'smooth' or 'error'")
-        bins: Any = self.bins
-        if bins is not None and (not isinstance(bins, (int, np.integer)) or isinstance(bins, bool) or bins < 2):
-            raise InvalidInput(f"bins is {bins!r}; it must be None or a whole number of at least 2")
+        whole("bins", self.bins, 2, optional=True)
         least = np.asarray(0 if self.min_categories is None else self.min_categories)
         if least.dtype.kind not in "iu" or least.ndim > 1 or (least < 0).any():
             raise InvalidInput(

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from benthic.base.capabilities import Classifies, to_numpy
 from benthic.base.errors import InvalidInput
+from benthic.base.settings import flag
 from benthic.base.validation import check_weights, speaking
 from benthic.bayes.tally import Tally
 from benthic.data.batch import Batch
@@ -190,8 +191,7 @@ class _CountingBayes(_NaiveBayes):
         return None if self.fit_prior else np.full(len(self.classes_), 1 / len(self.classes_))
 
     def _check_settings(self) -> None:
-        if not isinstance(self.fit_prior, (bool, np.bool_)):
-            raise InvalidInput(f"fit_prior is {self.fit_prior!r}; it must be True or False")
+        flag("fit_prior", self.fit_prior)
         alpha = np.asarray(self.alpha)
         if alpha.dtype.kind not in "iuf" or alpha.ndim > 1 or not (alpha >= 0).all() or not np.isfinite(alpha).all():
             raise InvalidInput(f"alpha is {self.alpha!r}; it must be a number >= 0, or one for each feature")
@@ -231,10 +231,3 @@ def _codes(y: Any, classes: np.ndarray, n: int) -> Tensor:
             f"y has the label {labels[unknown].tolist()[0]!r}, which is not among the classes {classes.tolist()}"
         )
     return torch.from_numpy(np.searchsorted(classes, labels))
-
-
-def is_amount(value: Any) -> bool:
-    """Whether a setting is a finite number of at least zero."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
-        return False
-    return 0 <= float(value) < float("inf")

@@ -12,9 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from benthic.base.capabilities import Classifies, HasExactDensity, to_numpy
-from benthic.base.errors import InvalidInput
+from benthic.base.settings import number
 from benthic.base.validation import speaking
-from benthic.bayes.estimator import _NaiveBayes, is_amount
+from benthic.bayes.estimator import _NaiveBayes
 from benthic.bayes.generative import DrawsRows
 from benthic.bayes.tally import Sums, Tally, members, observed
 from benthic.data.batch import Batch
@@ -54,8 +54,7 @@ class GaussianNB(DrawsRows, _NaiveBayes, Uses, HasExactDensity):
     # -- learning --------------------------------------------------------------------------------------
 
     def _check_settings(self) -> None:
-        if not is_amount(self.var_smoothing):
-            raise InvalidInput(f"var_smoothing is {self.var_smoothing!r}; it must be a number >= 0")
+        number("var_smoothing", self.var_smoothing)
 
     def _priors(self) -> Any:
         return self.priors

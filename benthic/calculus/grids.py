@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from benthic.base.errors import InvalidInput, nearest
+from benthic.base.settings import is_whole
 from benthic.calculus.adjoints import LinearOperator
 
 BOUNDARIES = ("dirichlet", "neumann", "periodic")
@@ -254,7 +255,7 @@ def _grid(
 
 def _sizes(where: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     sizes = tuple(shape) if isinstance(shape, (tuple, list, torch.Size)) else (shape,)
-    if not sizes or any(not isinstance(size, int) or size < 1 for size in sizes):
+    if not sizes or not all(is_whole(size, 1) for size in sizes):
         raise InvalidInput(f"{where}: shape is {shape!r}; a tuple of positive integers is needed")
     return sizes
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -11,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from benthic.base.errors import InvalidInput, nearest
 from benthic.base.sequences import Ragged
+from benthic.base.settings import is_whole, one_of, whole
 from benthic.base.validation import speaking
 from benthic.chains.autoregressive_estimator import ProcessEstimator
 from benthic.chains.autoregressive_fits import (
@@ -150,17 +150,14 @@ class AutoRegressive(ProcessEstimator):
 
     def _check_settings(self) -> None:
         for name, known in (("trend", TRENDS), ("method", METHODS)):
-            value = getattr(self, name)
-            if value not in known:
-                raise InvalidInput(f"{name} is {value!r}{nearest(str(value), known)}; use {', '.join(known)}")
+            one_of(name, getattr(self, name), known)
         if isinstance(self.order, str):
             if self.order not in CRITERIA:
                 hint = nearest(self.order, CRITERIA)
                 raise InvalidInput(f"order is {self.order!r}{hint}; use a whole number, 'aic', 'bic' or 'hq'")
-        elif not _whole(self.order):
+        elif not is_whole(self.order, 0):
             raise InvalidInput(f"order is {self.order!r}; it must be a whole number of at least 0, or a criterion")
-        if self.max_order is not None and not _whole(self.max_order):
-            raise InvalidInput(f"max_order is {self.max_order!r}; it must be None or a whole number of at least 0")
+        whole("max_order", self.max_order, 0, optional=True)
         if self.trend == "ct" and self.method != "least-squares":
             raise InvalidInput(f"trend 'ct' goes with method 'least-squares', not with {self.method!r}")
 
@@ -245,7 +242,3 @@ class AutoRegressive(ProcessEstimator):
         recent = np.asarray(torch.as_tensor(recent).cpu())[-_RECENT:]
         spread = covariance[0].diagonal(dim1=-2, dim2=-1).sqrt()
         return draw_fan(recent, mean[0].cpu().numpy(), spread.cpu().numpy(), level, f"AR({self.order_})")
-
-
-def _whole(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0

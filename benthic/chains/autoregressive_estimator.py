@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from torch import Tensor
 from benthic.base.likelihood import Likelihood
 from benthic.base.seeds import generator
 from benthic.base.sequences import Ragged, SequenceEstimator, SequenceOrigin
+from benthic.base.settings import is_number
 from benthic.chains.autoregressive_fits import TRENDS
 from benthic.chains.autoregressive_gaps import kalman, smooth
 from benthic.chains.autoregressive_process import Process, conditional_log_prob, errors, exact_log_prob
@@ -117,7 +117,7 @@ class ProcessEstimator(OddSequences, SequenceEstimator):
         The covariance h steps ahead is :math:`\sum_{j<h} \Psi_j S \Psi_j^\top` with the weights Ψ of past shocks; that
         the coefficients are estimates is not added.
         """
-        if not isinstance(level, Real) or not 0 < float(level) < 1:
+        if not is_number(level) or not 0 < level < 1:
             raise self._fail("forecast_interval", f"level is {level!r}; a probability lies between 0 and 1")
         mean, covariance, origin = self._ahead("forecast_interval", h, given)
         reach = float(torch.special.ndtri(torch.tensor(0.5 + 0.5 * float(level), dtype=torch.float64)))

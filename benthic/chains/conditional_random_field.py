@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +12,7 @@ from torch import Tensor
 from benthic.base import symbols
 from benthic.base.errors import InvalidInput
 from benthic.base.sequences import Ragged, SequenceEstimator, SequenceOrigin
+from benthic.base.settings import number, whole
 from benthic.base.validation import speaking
 from benthic.chains.crf import Loss, Weights, normalizers, path_scores, potentials, read_labels
 from benthic.chains.messages import marginals, viterbi
@@ -68,10 +68,8 @@ class ConditionalRandomField(SequenceEstimator):
 
     def _check_settings(self) -> None:
         for name, value in (("alpha", self.alpha), ("tol", self.tol)):
-            if not isinstance(value, Real) or not float(value) >= 0:
-                raise InvalidInput(f"{name} is {value!r}; it must be a number of at least 0")
-        if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
-            raise InvalidInput(f"max_iter is {self.max_iter!r}; it must be a whole number of at least 1")
+            number(name, value, ends="[]")
+        whole("max_iter", self.max_iter)
 
     def _labels(self, series: Ragged, y: Any) -> tuple[np.ndarray, str]:
         """Labels of all steps (total,), one for each step of X, and the form they came in."""

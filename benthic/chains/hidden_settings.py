@@ -8,8 +8,9 @@ import numpy as np
 import torch
 
 from benthic.base.arrays import is_tensor
-from benthic.base.errors import InvalidInput, nearest
+from benthic.base.errors import InvalidInput
 from benthic.base.sequences import Ragged
+from benthic.base.settings import number, one_of, whole
 from benthic.chains.emissions import Categorical, Emission, Poisson, check_prior
 from benthic.chains.emissions_gaussian import GaussianEmission
 from benthic.chains.hidden_start import TOPOLOGIES, Plan, read_given
@@ -22,31 +23,17 @@ CRITERIA = ("bic", "aic")
 def check_settings(model: Any) -> None:
     """Refuse settings that cannot be meant."""
     if isinstance(model.n_states, str):
-        among("n_states", model.n_states, CRITERIA, "a whole number, ")
+        one_of("n_states", model.n_states, CRITERIA, "a whole number, ")
     else:
         whole("n_states", model.n_states)
     for name in ("n_components", "n_init", "max_iter", "max_states"):
         whole(name, getattr(model, name))
     for name in ("tol", "min_covar"):
-        value = getattr(model, name)
-        if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 <= value < np.inf:
-            raise InvalidInput(f"{name} is {value!r}; it must be a number of at least 0")
-    among("emission", model.emission, EMISSIONS)
-    among("topology", model.topology, TOPOLOGIES)
+        number(name, getattr(model, name))
+    one_of("emission", model.emission, EMISSIONS)
+    one_of("topology", model.topology, TOPOLOGIES)
     check_kind(model.covariance_type)
     check_prior("emission_prior", model.emission_prior, ())
-
-
-def whole(name: str, value: Any) -> None:
-    """A whole number of at least 1."""
-    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
-        raise InvalidInput(f"{name} is {value!r}; it must be a whole number of at least 1")
-
-
-def among(name: str, value: Any, known: tuple[str, ...], else_: str = "") -> None:
-    """One of the known words."""
-    if value not in known:
-        raise InvalidInput(f"{name} {value!r} is unknown{nearest(str(value), known)}; use {else_}{', '.join(known)}")
 
 
 def symbolic(X: Any) -> bool:

@@ -10,13 +10,12 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from benthic.base.errors import InvalidInput
 from benthic.base.likelihood import Measure
 from benthic.base.seeds import np_generator
 from benthic.base.sequences import Ragged, ScoresSequences, SequenceEstimator, SequenceOrigin
+from benthic.base.settings import number, one_of, whole
 from benthic.base.validation import speaking
 from benthic.chains.hidden_picture import heat
-from benthic.chains.hidden_settings import among
 from benthic.chains.markov_counts import (
     Grams,
     Level,
@@ -101,15 +100,10 @@ class MarkovModel(OddSequences, ScoresSequences, SequenceEstimator):
         return self
 
     def _check_settings(self) -> None:
-        order: Any = self.order
-        if not isinstance(order, (int, np.integer)) or isinstance(order, bool) or order < 0:
-            raise InvalidInput(f"order is {order!r}; it must be a whole number of at least 0")
-        among("smoothing", self.smoothing, _SMOOTHINGS)
-        alpha: Any = self.alpha
-        if not isinstance(alpha, (int, float, np.number)) or not 0 <= alpha < np.inf:
-            raise InvalidInput(f"alpha is {alpha!r}; it must be a number of at least 0")
-        if self.discount is not None and not 0 < float(self.discount) < 1:
-            raise InvalidInput(f"discount is {self.discount!r}; it must lie between 0 and 1, or be None")
+        whole("order", self.order, 0)
+        one_of("smoothing", self.smoothing, _SMOOTHINGS)
+        number("alpha", self.alpha)
+        number("discount", self.discount, 0, 1, ends="()", optional=True)
 
     def _count(self, data: Ragged, before: Grams | None) -> None:
         rows = self._windows(data)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
@@ -10,8 +9,9 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from benthic.base.errors import InvalidInput, nearest
+from benthic.base.errors import InvalidInput
 from benthic.base.seeds import seed_of
+from benthic.base.settings import number, one_of, whole
 from benthic.base.validation import speaking
 from benthic.chains.graph_messages import Graph
 from benthic.chains.graph_messages_exact import MOST_CELLS, Plan, plan
@@ -125,19 +125,12 @@ class PairwiseMarkovField(FieldEstimator):
         if isinstance(self.structure, str):
             named.append(("structure", STRUCTURES))
         for name, known in named:
-            value = getattr(self, name)
-            if value not in known:
-                hint = nearest(str(value), [str(choice) for choice in known])
-                raise InvalidInput(f"{name} is {value!r}{hint}; use {', '.join(map(repr, known))}")
+            one_of(name, getattr(self, name), known)
         for name, least in (("bins", 2), ("sweeps", 1), ("max_iter", 1)):
-            value = getattr(self, name)
-            if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-                raise InvalidInput(f"{name} is {value!r}; it must be a whole number of at least {least}")
+            whole(name, getattr(self, name), least)
         for name in ("alpha", "tol"):
-            if not isinstance(getattr(self, name), Real) or not float(getattr(self, name)) >= 0:
-                raise InvalidInput(f"{name} is {getattr(self, name)!r}; it must be a number of at least 0")
-        if not isinstance(self.damping, Real) or not 0 <= float(self.damping) < 1:
-            raise InvalidInput(f"damping is {self.damping!r}; it must be at least 0 and below 1")
+            number(name, getattr(self, name), ends="[]")
+        number("damping", self.damping, 0, 1)
 
     def _learn(self, X: Tensor) -> None:
         schema = getattr(self, "schema_", None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from benthic.base.capabilities import to_numpy
 from benthic.base.errors import InvalidInput
 from benthic.base.errors import nearest as nearest_name
 from benthic.base.seeds import np_generator
+from benthic.base.settings import is_whole, number, one_of, whole
 from benthic.base.validation import check_weights, speaking
 from benthic.cluster.choosing import CRITERIA, choose_clusters
 from benthic.cluster.lloyd import Lloyd
@@ -162,7 +163,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Tr
         """
         with speaking(self, "partial_fit"):
             self._check_settings()
-            if not isinstance(self.n_clusters, (int, np.integer)):
+            if not is_whole(self.n_clusters):
                 raise InvalidInput("choosing n_clusters needs all rows at once; use fit, or give a number")
         first = not hasattr(self, "cluster_centers_")
         with self._session(X) as session:
@@ -219,7 +220,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Tr
     def _count(self, rows: Batch, seed: int) -> int:
         """The number of clusters, chosen if so asked."""
         self.__dict__.pop("choice_", None)
-        if isinstance(self.n_clusters, (int, np.integer)):
+        if is_whole(self.n_clusters):
             return int(self.n_clusters)
         found = choose_clusters(rows.X, self.n_clusters, self.max_clusters, rows=_CHOICE_ROWS, seed=seed)
         self.choice_ = found.table()
@@ -262,7 +263,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Tr
 
     def _check_settings(self) -> None:
         for name in ("max_iter", "max_clusters"):
-            _whole(name, getattr(self, name))
+            whole(name, getattr(self, name))
         if isinstance(self.n_clusters, str):
             if self.n_clusters not in CRITERIA:
                 raise InvalidInput(
@@ -270,15 +271,14 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Tr
                     f"it must be a number or one of {', '.join(CRITERIA)}"
                 )
         else:
-            _whole("n_clusters", self.n_clusters)
+            whole("n_clusters", self.n_clusters)
         if self.n_init != "auto":
-            _whole("n_init", self.n_init)
-        if isinstance(self.tol, bool) or not isinstance(self.tol, (int, float, np.number)) or not self.tol >= 0:
-            raise InvalidInput(f"tol is {self.tol!r}; it must be a number of at least 0")
-        _among("algorithm", self.algorithm, _ALGORITHMS)
-        _among("precision", self.precision, ("exact", "fast"))
+            whole("n_init", self.n_init)
+        number("tol", self.tol, ends="[]")
+        one_of("algorithm", self.algorithm, _ALGORITHMS)
+        one_of("precision", self.precision, ("exact", "fast"))
         if isinstance(self.init, str):
-            _among("init", self.init, ("k-means++", "random"))
+            one_of("init", self.init, ("k-means++", "random"))
 
     def _check_rows(self, intake: Intake, k: int) -> None:
         weight = intake.data.weight if intake.data is not None else None
@@ -364,13 +364,3 @@ def _variance(rows: Batch, center: Tensor) -> Tensor:
 
 def _no_pass(function: Callable[[Batch], Any]) -> Any:
     raise InvalidInput("partial_fit sees one batch only")
-
-
-def _whole(name: str, value: Any) -> None:
-    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
-        raise InvalidInput(f"{name} is {value!r}; it must be a whole number of at least 1")
-
-
-def _among(name: str, value: Any, known: Iterable[str]) -> None:
-    if value not in known:
-        raise InvalidInput(f"{name} {value!r} is unknown{nearest_name(str(value), known)}; use {', '.join(known)}")

@@ -10,6 +10,7 @@ from torch.distributions import Distribution
 
 from benthic.base.errors import InvalidInput
 from benthic.base.seeds import forked, seed_of
+from benthic.base.settings import is_whole
 
 
 def draw(
@@ -35,7 +36,7 @@ def draw(
         raise InvalidInput("draw: both seed and generator are given; pass one of them")
     if differentiable and not distribution.has_rsample:
         raise InvalidInput(f"draw: {type(distribution).__name__} has no differentiable draws; leave differentiable off")
-    count = torch.Size([shape] if isinstance(shape, int) else shape)
+    count = torch.Size([shape] if is_whole(shape) else shape)
     if generator is not None:
         seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
     with forked(seed_of(seed), device_of(distribution)):

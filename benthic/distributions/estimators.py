@@ -11,6 +11,7 @@ from torch import Tensor
 from benthic.base.errors import InvalidInput
 from benthic.base.estimate import Estimate
 from benthic.base.seeds import generator, np_generator, seed_of
+from benthic.base.settings import is_whole
 from benthic.distributions.neighbors import count_within, enough, kth_distance, no_ties
 
 _PARTS, _ROUNDS, _RESAMPLES = 10, 4, 200
@@ -169,7 +170,7 @@ def quantile_labels(x: Tensor, bins: int | None, where: str) -> Tensor:
     """Cells of equal count for a column of measurements (n,): labels from 0, about five draws a pair of cells."""
     if bins is None:
         bins = max(2, min(64, round(math.sqrt(len(x) / 5))))
-    if not isinstance(bins, int) or bins < 1:
+    if not is_whole(bins, 1):
         raise InvalidInput(f"{where}: bins is {bins!r}; it must be a whole number of cells, at least 1")
     x = x.contiguous()
     order = x.sort().values

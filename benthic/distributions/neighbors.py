@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from benthic.base.errors import InvalidInput
+from benthic.base.settings import is_whole
 
 _TREE_DIMENSIONS, _BLOCK = 16, 1 << 24
 
@@ -56,7 +57,7 @@ def count_within(X: Tensor, radius: Tensor) -> Tensor:
 
 def enough(n: int, k: int, where: str) -> None:
     """Refuse fewer than k + 1 draws, and a k that is not a positive whole number."""
-    if not isinstance(k, int) or k < 1:
+    if not is_whole(k, 1):
         raise InvalidInput(f"{where}: k is {k!r}; it must be a whole number of neighbors, at least 1")
     if n <= k:
         raise InvalidInput(f"{where}: {n} draws have no {k}-th neighbor each; at least {k + 1} are needed")

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from benthic.base.errors import InvalidInput
+from benthic.base.settings import is_whole
 from benthic.linalg.factors import cholesky_of
 
 _LOG_TWO_PI = math.log(2 * math.pi)
@@ -196,12 +197,12 @@ class MultivariateNormal(torch.distributions.MultivariateNormal):
 
     def _chosen(self, indices: Sequence[int] | int, verb: str) -> list[int]:
         d = self.event_shape[0]
-        chosen = [indices] if isinstance(indices, int) else [int(i) for i in indices]
+        chosen = [int(i) for i in ([indices] if is_whole(indices) else indices)]
         wrong = [i for i in chosen if not -d <= i < d]
         chosen = [i % d for i in chosen]
         if wrong or not chosen or len(set(chosen)) < len(chosen):
             raise InvalidInput(
-                f"MultivariateNormal.{verb}: indices are {list(indices) if not isinstance(indices, int) else indices}; "
+                f"MultivariateNormal.{verb}: indices are {indices if is_whole(indices) else list(indices)}; "
                 f"they must be different and lie between 0 and {d - 1}"
             )
         return chosen

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from benthic.base.errors import InvalidInput, nearest
+from benthic.base.settings import is_whole
 from benthic.distributions.hypothesis import TTest as TTest
 from benthic.distributions.hypothesis import effect_size as effect_size
 from benthic.distributions.hypothesis import paired_t_test as paired_t_test
@@ -95,7 +96,7 @@ def moments(x: Any, dim: int | tuple[int, ...] = 0, weights: Any = None) -> Mome
     (tensor(4., dtype=torch.float64), tensor(12.5000, dtype=torch.float64), tensor(1.0182, dtype=torch.float64))
     """
     x = _sample(x, "moments")
-    dims = (dim,) if isinstance(dim, int) else tuple(dim)
+    dims = (dim,) if is_whole(dim) else tuple(dim)
     if any(not -x.ndim <= d < x.ndim for d in dims) or any(not x.shape[d] for d in dims):
         raise InvalidInput(
             f"moments: x has shape {tuple(x.shape)} and dim is {dim}; at least one value is needed there"

@@ -14,6 +14,7 @@ import numpy as np
 from benthic.base.capabilities import to_numpy
 from benthic.base.errors import InvalidInput
 from benthic.base.schema import is_frame
+from benthic.base.settings import whole
 from benthic.pictures.canvas import new_figure
 from benthic.pictures.curves import draw_losses
 from benthic.pictures.grids import image_grid, scatter_map
@@ -43,8 +44,7 @@ def interpolate(first: Any, second: Any, steps: int = 9, method: str = "linear")
         raise InvalidInput(f"interpolate: the codes have {len(a)} and {len(b)} numbers; both ends need as many")
     if method not in METHODS:
         raise InvalidInput(f"interpolate: method {method!r} is unknown; use 'linear' or 'spherical'")
-    if not isinstance(steps, int) or steps < 2:
-        raise InvalidInput(f"interpolate: steps is {steps!r}; it must be a whole number of at least 2")
+    whole("interpolate: steps", steps, 2)
     t = np.linspace(0.0, 1.0, steps)[:, None]
     lengths = np.linalg.norm(a) * np.linalg.norm(b)
     angle = np.arccos(np.clip(a @ b / lengths, -1.0, 1.0)) if lengths > 0 else 0.0

@@ -6,7 +6,6 @@ import math
 import os
 import warnings
 from dataclasses import replace
-from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,8 +13,9 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from benthic.base.errors import InvalidInput, nearest
+from benthic.base.errors import InvalidInput
 from benthic.base.seeds import np_generator
+from benthic.base.settings import number, one_of, whole
 from benthic.data.batch import Batch
 from benthic.gp.naming import free_entries, split_noise
 from benthic.gp.search import Found, Level, maximize
@@ -53,21 +53,12 @@ class _GaussianProcess(TrainedEstimator):
     inducing: int | None
 
     def _check_settings(self) -> None:
-        if self.method not in ("auto", *self.methods):
-            raise InvalidInput(
-                f"method {self.method!r} is unknown{nearest(str(self.method), self.methods)}; use 'auto', "
-                + ", ".join(map(repr, self.methods))
-            )
+        one_of("method", self.method, ("auto", *self.methods))
         if self.optimizer is not None and self.optimizer not in _OPTIMIZERS:
             raise InvalidInput(f"optimizer is {self.optimizer!r}; use 'lbfgs', or None to keep the kernel as it is")
         for name, least in (("n_restarts_optimizer", 0), ("max_iter", 1), ("inducing", 1)):
-            value = getattr(self, name)
-            if value is None and name == "inducing":
-                continue
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
-                raise InvalidInput(f"{name} is {value!r}; it must be a whole number of at least {least}")
-        if not isinstance(self.tol, Real) or not float(self.tol) > 0:
-            raise InvalidInput(f"tol is {self.tol!r}; it must be positive")
+            whole(name, getattr(self, name), least, optional=name == "inducing")
+        number("tol", self.tol, ends="(]")
         bounds = tuple(np.ravel(np.asarray(self.bounds, dtype=float)))
         if len(bounds) != 2 or not 0 < bounds[0] < 1 < bounds[1]:
             raise InvalidInput(f"bounds are {self.bounds!r}; they are two positive factors around 1, as (1e-5, 1e5)")

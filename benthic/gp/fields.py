@@ -11,6 +11,7 @@ from torch import Tensor
 from benthic.base.errors import InvalidInput
 from benthic.base.seeds import generator as stream
 from benthic.base.seeds import seed_of
+from benthic.base.settings import is_whole, whole
 from benthic.gp.factor import leaves
 from benthic.gp.posterior import spd_root
 from benthic.kernels.covariance import Constant, White
@@ -75,10 +76,9 @@ def random_field(
 def _checked(kernel: Any, shape: Any, n: Any, spacing: Any, method: str) -> tuple[int, int, tuple[float, float]]:
     if not isinstance(kernel, Kernel):
         raise InvalidInput(f"random_field: kernel is {kernel!r}; use one of benthic.kernels, for example RBF(5.0)")
-    if len(tuple(shape)) != 2 or any(not isinstance(side, int) or side < 1 for side in shape):
+    if len(tuple(shape)) != 2 or not all(is_whole(side, 1) for side in shape):
         raise InvalidInput(f"random_field: shape is {shape!r}; it must be two whole numbers, (h, w)")
-    if not isinstance(n, int) or n < 1:
-        raise InvalidInput(f"random_field: n is {n!r}; it must be a whole number of at least 1")
+    whole("random_field: n", n)
     steps = (float(spacing),) * 2 if not hasattr(spacing, "__len__") else tuple(float(step) for step in spacing)
     if len(steps) != 2 or not all(step > 0 and math.isfinite(step) for step in steps):
         raise InvalidInput(f"random_field: spacing is {spacing!r}; it must be a positive number, or two")

@@ -14,6 +14,7 @@ from torch import Tensor
 from benthic.base.arrays import to_tensor
 from benthic.base.capabilities import Predicts
 from benthic.base.seeds import generator, seed_of
+from benthic.base.settings import is_number, whole
 from benthic.base.validation import speaking
 from benthic.gp.evidence import Evidence, LeaveOneOut
 from benthic.gp.naming import kernel_of, split_noise
@@ -183,7 +184,7 @@ class GaussianProcessRegressor(Predicts, _FitsRegression):
 
     def predict_interval(self, X: Any, level: Any = 0.9) -> Any:
         """Central interval that holds the noisy target with probability ``level``: (n, 2), or (n, k, 2)."""
-        if not isinstance(level, Real) or not 0 < float(level) < 1:
+        if not is_number(level) or not 0 < level < 1:
             raise self._fail("predict_interval", f"level is {level}; a probability lies between 0 and 1")
         tensor, origin = self._arrive(X, "predict_interval")
         mean = self._prediction(tensor).reshape(len(tensor), -1)
@@ -197,8 +198,7 @@ class GaussianProcessRegressor(Predicts, _FitsRegression):
 
         Returns (n, n_samples), or (n, k, n_samples) for k targets.
         """
-        if not isinstance(n_samples, (int, np.integer)) or n_samples < 1:
-            raise self._fail("sample_y", f"n_samples is {n_samples!r}; it must be a whole number of at least 1")
+        whole(f"{type(self).__name__}.sample_y: n_samples", n_samples)
         if not hasattr(self, "kernel_"):
             return self._sample_prior(X, int(n_samples), random_state)
         tensor, origin = self._arrive(X, "sample_y")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from benthic.base.errors import InvalidInput
+from benthic.base.settings import whole
 from benthic.kernels.kernel import Kernel, positive
 
 
@@ -87,8 +87,7 @@ class Polynomial(Scaled):
     offset: Tensor
 
     def __init__(self, degree: int = 2, lengthscale: float | Tensor = 1.0, offset: float | Tensor = 1.0) -> None:
-        if not isinstance(degree, int) or degree < 1:
-            raise InvalidInput(f"Polynomial: degree is {degree!r}; it must be a whole number, 1 or more")
+        whole("Polynomial: degree", degree)
         homogeneous = not isinstance(offset, Tensor) and offset == 0
         self._store(
             degree=degree,

@@ -11,6 +11,7 @@ import numpy as np
 from benthic.base.errors import InvalidInput
 from benthic.base.estimate import Estimate
 from benthic.base.seeds import np_generator
+from benthic.base.settings import is_whole
 from benthic.data.splits import take
 from benthic.leaderboard.cross_validation import check_classes, door, plan_for
 from benthic.leaderboard.scoring import Judge, Scoring, fitted, is_classifier
@@ -103,7 +104,7 @@ def learning_curve(
 def _counts(sizes: Sequence[float], most: int, where: str) -> list[int]:
     found = []
     for size in sizes:
-        rows = int(size) if isinstance(size, (int, np.integer)) else round(float(size) * most)
+        rows = int(size) if is_whole(size) else round(float(size) * most)
         if not 1 <= rows <= most:
             raise InvalidInput(f"{where}: size {size} makes {rows} rows; between 1 and {most} can be fitted")
         found.append(rows)

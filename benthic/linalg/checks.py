@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from numbers import Real
 from typing import Any
 
 import numpy as np
 import torch
 
 from benthic.base.errors import InvalidInput
+from benthic.base.settings import is_number
 
 _REAL = (torch.float32, torch.float64)
 _COMPLEX = (torch.complex64, torch.complex128)
@@ -119,7 +119,7 @@ def number(value: Any, where: str, name: str, accept: Callable[[float], bool], r
     >>> number(2, "sharpen", "amount", lambda v: v > 0, "positive")
     2.0
     """
-    if isinstance(value, bool) or not isinstance(value, Real) or not accept(float(value)):
+    if not is_number(value) or not accept(float(value)):
         raise InvalidInput(f"{where}: {name} is {value!r}; it must be {rule}")
     return float(value)
 

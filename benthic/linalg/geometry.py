@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from benthic.base.errors import InvalidInput, nearest
+from benthic.base.settings import is_whole
 
 _PADDINGS = ("valid", "same", "full")
 
@@ -91,11 +92,10 @@ def geometry_of(
 def _each(value: Any, dimensions: int, where: str, name: str, least: int) -> tuple[int, ...]:
     """A whole number, or one a dimension, as a tuple."""
     values = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,) * dimensions
-    whole = all(hasattr(v, "__index__") and not isinstance(v, bool) for v in values)
-    if len(values) != dimensions or not whole or min(v.__index__() for v in values) < least:
+    if len(values) != dimensions or not all(is_whole(v, least) for v in values):
         many = f" or {dimensions} of them" if dimensions > 1 else ""
         raise InvalidInput(f"{where}: {name} is {value!r}; it must be a whole number of at least {least}{many}")
-    return tuple(v.__index__() for v in values)
+    return tuple(int(v) for v in values)
 
 
 def _paddings(

@@ -10,6 +10,7 @@ import torch
 
 from benthic.base.errors import InvalidInput
 from benthic.base.seeds import generator, seed_of
+from benthic.base.settings import is_whole, whole
 from benthic.linalg.checks import matrix
 from benthic.linalg.structures import Structure
 
@@ -49,16 +50,14 @@ class MatrixFree:
 
 
 def _rank(k: Any, shape: tuple[int, ...], where: str) -> int:
-    if isinstance(k, bool) or not hasattr(k, "__index__") or not 1 <= k.__index__() <= min(shape[-2:]):
+    if not is_whole(k, 1, min(shape[-2:])):
         m, n = shape[-2:]
         raise InvalidInput(f"{where}: k is {k!r}; for a {m} x {n} matrix it is a whole number from 1 to {min(m, n)}")
-    return int(k.__index__())
+    return int(k)
 
 
 def _count(value: Any, where: str, name: str) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__") or value.__index__() < 0:
-        raise InvalidInput(f"{where}: {name} is {value!r}; it must be a whole number of at least 0")
-    return int(value.__index__())
+    return int(whole(f"{where}: {name}", value, 0))
 
 
 def fixed_signs(svd: Svd) -> Svd:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from benthic.base.errors import InvalidInput, nearest
+from benthic.base.settings import is_whole
 from benthic.linalg.checks import floating
 from benthic.linalg.geometry import Geometry, geometry_of
 
@@ -49,7 +50,7 @@ def convolution_matrix(
     kernel = floating(kernel, "convolution_matrix", "kernel")
     sizes = tuple(size) if isinstance(size, Sequence) else (size,)
     dimensions = kernel.ndim - 2 if kernel.ndim > 2 else kernel.ndim
-    if len(sizes) != dimensions or not all(hasattr(n, "__index__") and n > 0 for n in sizes):
+    if len(sizes) != dimensions or not all(is_whole(n, 1) for n in sizes):
         raise InvalidInput(
             f"convolution_matrix: size is {size!r} for a kernel of shape {tuple(kernel.shape)}; "
             f"give {dimensions} positive whole numbers, without channels"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from benthic.base.errors import InvalidInput
+from benthic.base.settings import is_number, number, whole
 from benthic.linear.least_squares import solve_gram, solve_positive, solve_rows
 from benthic.linear.moments import Moments
 from benthic.linear.path import make_problem
@@ -35,13 +35,9 @@ class _SparsePredictor(_LinearPredictor):
 
     def _check_settings(self) -> None:
         self._check_flags("fit_intercept", "positive", "warm_start")
-        if not _is_real(self.alpha) or not 0 <= self.alpha < np.inf:
-            raise InvalidInput(f"alpha is {self.alpha!r}; it must be a number >= 0")
-        if not _is_real(self.tol) or not self.tol > 0:
-            raise InvalidInput(f"tol is {self.tol!r}; it must be positive")
-        steps: Any = self.max_iter
-        if not isinstance(steps, (int, np.integer)) or isinstance(steps, bool) or steps < 1:
-            raise InvalidInput(f"max_iter is {steps!r}; it must be a whole number of at least 1")
+        number("alpha", self.alpha)
+        number("tol", self.tol, ends="(]")
+        whole("max_iter", self.max_iter)
         if self.precompute not in (True, False, "auto"):
             raise InvalidInput(f"precompute is {self.precompute!r}; use True, False or 'auto'")
 
@@ -185,7 +181,7 @@ class ElasticNet(_SparsePredictor):
         self.trainer = trainer
 
     def _ratio(self) -> float:
-        if not _is_real(self.l1_ratio) or not 0 <= self.l1_ratio <= 1:
+        if not is_number(self.l1_ratio) or not 0 <= self.l1_ratio <= 1:
             raise InvalidInput(f"l1_ratio is {self.l1_ratio!r}; it must lie in [0, 1]: 0 is L2, 1 is L1")
         return float(self.l1_ratio)
 
@@ -232,7 +228,3 @@ class Lasso(_SparsePredictor):
         self.positive = positive
         self.random_state = random_state
         self.trainer = trainer
-
-
-def _is_real(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)

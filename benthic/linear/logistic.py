@@ -6,7 +6,6 @@ import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
-from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +14,8 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from benthic.base.capabilities import Classifies
-from benthic.base.errors import InvalidInput, nearest
+from benthic.base.errors import InvalidInput
+from benthic.base.settings import flag, is_number, number, one_of, whole
 from benthic.base.validation import speaking
 from benthic.linear.class_weight import class_weighting
 from benthic.linear.descent import Descent, Goal
@@ -150,9 +150,9 @@ class LogisticRegression(Classifies, TrainedEstimator):
 
     def _penalty(self) -> tuple[float, float]:
         """C and l1_ratio, from the older ``penalty`` too."""
-        if not _is_real(self.C) or not self.C > 0:
+        if not is_number(self.C) or not self.C > 0:
             raise InvalidInput(f"C is {self.C!r}; it must be positive, and infinity means no penalty")
-        if not _is_real(self.l1_ratio) or not 0 <= self.l1_ratio <= 1:
+        if not is_number(self.l1_ratio) or not 0 <= self.l1_ratio <= 1:
             raise InvalidInput(f"l1_ratio is {self.l1_ratio!r}; it must lie in [0, 1]: 0 is L2, 1 is L1")
         if self.penalty == "deprecated":
             return float(self.C), 0.0 if math.isinf(self.C) else float(self.l1_ratio)
@@ -169,24 +169,16 @@ class LogisticRegression(Classifies, TrainedEstimator):
         return float(self.C), _PENALTIES.get(self.penalty, float(self.l1_ratio))
 
     def _check_settings(self) -> None:
-        if not _is_real(self.tol) or not self.tol > 0:
-            raise InvalidInput(f"tol is {self.tol!r}; it must be positive")
-        steps: Any = self.max_iter
-        if not isinstance(steps, (int, np.integer)) or isinstance(steps, bool) or steps < 1:
-            raise InvalidInput(f"max_iter is {steps!r}; it must be a whole number of at least 1")
+        number("tol", self.tol, ends="(]")
+        whole("max_iter", self.max_iter)
         for name in ("fit_intercept", "warm_start"):
-            if not isinstance(getattr(self, name), (bool, np.bool_)):
-                raise InvalidInput(f"{name} is {getattr(self, name)!r}; it must be True or False")
+            flag(name, getattr(self, name))
         weights = self.class_weight
         if weights is not None and weights != "balanced" and not isinstance(weights, Mapping):
             raise InvalidInput(f"class_weight is {weights!r}; use None, 'balanced' or a dict of labels and weights")
 
     def _check_solver(self, l1_ratio: float) -> None:
-        if self.solver not in ("auto", *_SOLVERS):
-            raise InvalidInput(
-                f"solver {self.solver!r} is unknown{nearest(str(self.solver), _SOLVERS)}; use 'auto', "
-                + ", ".join(map(repr, _SOLVERS))
-            )
+        one_of("solver", self.solver, ("auto", *_SOLVERS))
         if self.solver in ("newton", "lbfgs") and l1_ratio > 0:
             raise InvalidInput(
                 f"solver {self.solver!r} needs an L2 penalty (l1_ratio=0), but l1_ratio is {l1_ratio:g}; use "
@@ -267,10 +259,6 @@ class LogisticRegression(Classifies, TrainedEstimator):
         coef = self._theta("cpu")[:, :-1].numpy()
         labels = [str(i) for i in range(coef.shape[1])] if names is None else [str(name) for name in names]
         return plot_coefficients(coef, labels, [str(label) for label in self.classes_], ax)
-
-
-def _is_real(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _classes(intake: Intake) -> np.ndarray:

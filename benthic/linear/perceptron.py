@@ -16,9 +16,9 @@ from torch import Tensor
 
 from benthic.base.arrays import Origin, from_numpy
 from benthic.base.capabilities import to_numpy
-from benthic.base.errors import InvalidInput, nearest
 from benthic.base.estimator import Estimator
 from benthic.base.seeds import np_generator, seed_of
+from benthic.base.settings import flag, one_of, whole
 from benthic.base.validation import speaking
 from benthic.linear.keeping import keeping
 from benthic.linear.separation import Separation, widest_margin
@@ -163,18 +163,11 @@ class Perceptron(ClassifierMixin, Estimator):
         return values[0].item() if len(values) == 1 else values
 
     def _check_settings(self) -> None:
-        if self.variant not in _VARIANTS:
-            raise InvalidInput(
-                f"variant {self.variant!r} is unknown{nearest(str(self.variant), _VARIANTS)}; use "
-                + ", ".join(map(repr, _VARIANTS))
-            )
+        one_of("variant", self.variant, _VARIANTS)
         for name in ("max_iter", "n_iter_no_change"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
-                raise InvalidInput(f"{name} is {value!r}; it must be a whole number of at least 1")
+            whole(name, getattr(self, name))
         for name in ("fit_intercept", "shuffle"):
-            if not isinstance(getattr(self, name), (bool, np.bool_)):
-                raise InvalidInput(f"{name} is {getattr(self, name)!r}; it must be True or False")
+            flag(name, getattr(self, name))
 
     def _complain(self, runs: list[_Run]) -> None:
         short = [run for run in runs if run.separation.separable and not run.converged]

@@ -15,6 +15,7 @@ from torch import Tensor
 from benthic.base.capabilities import Encodes
 from benthic.base.errors import InvalidInput
 from benthic.base.estimator import Estimator
+from benthic.base.settings import is_whole
 from benthic.base.validation import speaking
 from benthic.linear.keeping import keeping
 from benthic.training.intake import Intake
@@ -63,8 +64,7 @@ class PolynomialFeatures(Encodes, Estimator):
 
     def _degrees(self) -> tuple[int, int]:
         given = self.degree if isinstance(self.degree, (tuple, list)) else (0, self.degree)
-        whole = all(isinstance(value, (int, np.integer)) and not isinstance(value, bool) for value in given)
-        if len(given) != 2 or not whole or not 0 <= given[0] <= given[1]:
+        if len(given) != 2 or not all(map(is_whole, given)) or not 0 <= given[0] <= given[1]:
             raise InvalidInput(f"degree is {self.degree!r}; it must be a whole number >= 0 or a pair of them, in order")
         return int(given[0]), int(given[1])
 

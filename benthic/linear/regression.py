@@ -17,6 +17,7 @@ from torch import Tensor
 from benthic.base.arrays import Origin
 from benthic.base.capabilities import Predicts
 from benthic.base.errors import InvalidInput
+from benthic.base.settings import flag
 from benthic.base.validation import check_targets, check_weights, speaking
 from benthic.data.batch import Batch
 from benthic.linear.keeping import keeping
@@ -187,8 +188,7 @@ class _LinearPredictor(Predicts, MultiOutputMixin, TrainedEstimator):
 
     def _check_flags(self, *names: str) -> None:
         for name in names:
-            if not isinstance(getattr(self, name), (bool, np.bool_)):
-                raise InvalidInput(f"{name} is {getattr(self, name)!r}; it must be True or False")
+            flag(name, getattr(self, name))
 
 
 class LinearRegression(_LinearPredictor):

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from benthic.base.capabilities import Classifies, to_numpy
 from benthic.base.errors import InvalidInput
+from benthic.base.settings import is_number, whole
 from benthic.base.validation import speaking
 from benthic.data.batch import Batch
 from benthic.linalg.scatter import scatter_matrix
@@ -207,12 +208,9 @@ class LinearDiscriminantAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMix
         return (1 - self.shrinkage_) * covariance + self.shrinkage_ * scale * torch.eye(d, dtype=torch.float64)
 
     def _check_settings(self) -> None:
-        count: Any = self.n_components
-        if count is not None and (not isinstance(count, (int, np.integer)) or isinstance(count, bool) or count < 1):
-            raise InvalidInput(f"n_components is {count!r}; it must be a whole number of at least 1 or None")
+        whole("n_components", self.n_components, optional=True)
         share = self.shrinkage
-        number = isinstance(share, (int, float, np.number)) and not isinstance(share, bool)
-        if share not in (None, "auto") and not (number and 0 <= share <= 1):
+        if share not in (None, "auto") and not (is_number(share) and 0 <= share <= 1):
             raise InvalidInput(f"shrinkage is {share!r}; use None, 'auto' or a number from 0 to 1")
 
     # -- use -----------------------------------------------------------------------------------------------

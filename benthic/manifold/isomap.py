@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from benthic.base.errors import InvalidInput
+from benthic.base.settings import number, whole
 from benthic.base.validation import speaking
 from benthic.kernels.distances import pairwise
 from benthic.kernels.neighbors import nearest
@@ -121,15 +122,10 @@ class Isomap(_Places):
 
     def _check_settings(self) -> None:
         for name in ("n_components", "n_neighbors"):
-            value = getattr(self, name)
-            if name == "n_neighbors" and value is None:
-                continue
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
-                raise InvalidInput(f"{name} is {value!r}; it must be a whole number of at least 1")
+            whole(name, getattr(self, name), optional=name == "n_neighbors")
         if (self.n_neighbors is None) == (self.radius is None):
             raise InvalidInput("give either n_neighbors or radius, and None for the other")
-        if self.radius is not None and not self.radius > 0:
-            raise InvalidInput(f"radius is {self.radius!r}; it must be positive")
+        number("radius", self.radius, ends="(]", optional=True)
 
     # -- use -----------------------------------------------------------------------------------------------
 

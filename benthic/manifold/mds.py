@@ -13,8 +13,9 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from benthic.base.arrays import Origin
-from benthic.base.errors import InvalidInput, nearest
+from benthic.base.errors import InvalidInput
 from benthic.base.seeds import generator, seed_of
+from benthic.base.settings import one_of, whole
 from benthic.base.validation import speaking
 from benthic.kernels.distances import pairwise
 from benthic.manifold.places import _Places
@@ -140,13 +141,8 @@ class MDS(_Places):
 
     def _check_settings(self) -> None:
         for name in ("n_components", "n_init", "max_iter"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
-                raise InvalidInput(f"{name} is {value!r}; it must be a whole number of at least 1")
-        if self.method not in _METHODS:
-            raise InvalidInput(
-                f"method {self.method!r} is unknown{nearest(str(self.method), _METHODS)}; use {', '.join(_METHODS)}"
-            )
+            whole(name, getattr(self, name))
+        one_of("method", self.method, _METHODS)
 
     # -- use -----------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from benthic.base.capabilities import to_numpy
 from benthic.base.errors import InvalidInput
 from benthic.base.estimator import Estimator
 from benthic.base.seeds import np_generator, seed_of
+from benthic.base.settings import whole
 from benthic.base.validation import speaking
 from benthic.kernels.distances import squared_distances
 from benthic.manifold.picture import draw_plane
@@ -126,11 +127,7 @@ class MahalanobisMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estim
 
     def _check_settings(self) -> None:
         for name in ("n_components", "max_iter", "max_rows"):
-            value = getattr(self, name)
-            if name == "n_components" and value is None:
-                continue
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
-                raise InvalidInput(f"{name} is {value!r}; it must be a whole number of at least 1")
+            whole(name, getattr(self, name), optional=name == "n_components")
 
     # -- use -----------------------------------------------------------------------------------------------
 

@@ -13,8 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from benthic.base.capabilities import Encodes, HasExactDensity, Samples, to_numpy
-from benthic.base.errors import InvalidInput, nearest
+from benthic.base.errors import InvalidInput
 from benthic.base.seeds import generator
+from benthic.base.settings import is_number, is_whole, one_of
 from benthic.base.validation import speaking
 from benthic.linear.moments import Moments, Summing
 from benthic.manifold.picture import draw_spectrum
@@ -100,7 +101,7 @@ class PCA(Uses, Samples, HasExactDensity, Encodes, TrainedEstimator):
         solver = self.svd_solver
         if solver == "auto":
             solver = choose_solver(*X.shape, self.n_components)
-        count = self.n_components if isinstance(self.n_components, int) else None
+        count = int(self.n_components) if is_whole(self.n_components) else None
         found = spectrum(X, solver, count, session.seed)
         return self._with_gaps(X) if found is None else found
 
@@ -147,7 +148,7 @@ class PCA(Uses, Samples, HasExactDensity, Encodes, TrainedEstimator):
         available = len(found.variances)
         if self.n_components is None:
             return available
-        if isinstance(self.n_components, float):
+        if not is_whole(self.n_components):
             share = torch.cumsum(found.variances, 0) / max(found.total, math.ulp(0.0))
             return min(int((share < self.n_components - 1e-12).sum()) + 1, available)
         return min(int(self.n_components), available)
@@ -156,26 +157,20 @@ class PCA(Uses, Samples, HasExactDensity, Encodes, TrainedEstimator):
 
     def _check_settings(self) -> None:
         wanted: Any = self.n_components
-        if isinstance(wanted, np.integer):
-            wanted = int(wanted)
-        whole = isinstance(wanted, int) and not isinstance(wanted, bool) and wanted >= 1
-        share = isinstance(wanted, float) and 0 < wanted < 1
+        whole = is_whole(wanted, 1)
+        share = is_number(wanted) and 0 < wanted < 1
         if wanted is not None and not whole and not share:
             raise InvalidInput(
                 f"n_components is {wanted!r}; give a whole number of at least 1, a share of variance between 0 and 1, "
                 "or None"
             )
-        if self.svd_solver not in SOLVERS:
-            raise InvalidInput(
-                f"svd_solver {self.svd_solver!r} is unknown{nearest(str(self.svd_solver), SOLVERS)}; "
-                f"use {', '.join(SOLVERS)}"
-            )
+        one_of("svd_solver", self.svd_solver, SOLVERS)
         if self.svd_solver == "randomized" and not whole:
             raise InvalidInput("svd_solver 'randomized' needs a whole number of components")
 
     def _check_size(self, n: int | None, d: int) -> None:
         most = d if n is None else min(n, d)
-        if isinstance(self.n_components, int) and self.n_components > most:
+        if is_whole(self.n_components) and self.n_components > most:
             raise InvalidInput(
                 f"n_components={self.n_components} must be between 1 and min(n_samples, n_features)={most}"
             )

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benthic.base.settings import is_whole
 from benthic.base.threads import standing_crew
 from benthic.linalg.low_rank import randomized_svd
 from benthic.linalg.scatter import scatter_matrix
@@ -39,8 +40,7 @@ def choose_solver(n: int, d: int, wanted: int | float | None) -> str:
     """The quickest solver that gives what is asked for: the covariance if it is much smaller than the table."""
     if d <= _WIDE and n >= 2 * d:
         return "covariance"
-    whole = wanted is None or isinstance(wanted, float)
-    if not whole and max(n, d) > 500 and wanted < 0.2 * min(n, d):
+    if is_whole(wanted) and max(n, d) > 500 and wanted < 0.2 * min(n, d):
         return "randomized"
     return "full"
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from benthic.base.arrays import pick_device
 from benthic.base.capabilities import to_numpy
 from benthic.base.errors import InvalidInput
-from benthic.base.errors import nearest as nearest_name
 from benthic.base.seeds import generator, seed_of
+from benthic.base.settings import is_number, number, one_of, whole
 from benthic.base.validation import speaking
 from benthic.kernels.neighbors import nearest
 from benthic.manifold.affinities import conditional, neighbors_for, symmetric
@@ -158,22 +158,18 @@ class TSNE(_Places):
 
     def _check_settings(self) -> None:
         for name, least in (("n_components", 1), ("max_iter", 1), ("exaggeration_iter", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
-                raise InvalidInput(f"{name} is {value!r}; it must be a whole number of at least {least}")
+            whole(name, getattr(self, name), least)
         for name, least in (("perplexity", 0), ("early_exaggeration", 1), ("min_grad_norm", 0)):
             value = getattr(self, name)
-            if name == "perplexity" and value == "auto":
-                continue
-            if not isinstance(value, (int, float, np.number)) or isinstance(value, bool) or not value >= least:
-                raise InvalidInput(f"{name} is {value!r}; it must be a number of at least {least}")
+            if name != "perplexity" or value != "auto":
+                number(name, value, least, ends="[]")
         rate = self.learning_rate
-        if rate != "auto" and (not isinstance(rate, (int, float, np.number)) or not rate > 0):
+        if rate != "auto" and (not is_number(rate) or not rate > 0):
             raise InvalidInput(f"learning_rate is {rate!r}; use 'auto' or a positive number")
         for name, known in (("method", _METHODS), ("init", _INITS)):
             value = getattr(self, name)
-            if isinstance(value, str) and value not in known:
-                raise InvalidInput(f"{name} {value!r} is unknown{nearest_name(value, known)}; use {', '.join(known)}")
+            if isinstance(value, str):
+                one_of(name, value, known)
 
     def _check_rows(self, n: int) -> None:
         wanted: Any = self.perplexity

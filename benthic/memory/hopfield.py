@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +12,7 @@ from benthic.base.capabilities import Encodes
 from benthic.base.errors import InvalidInput, nearest
 from benthic.base.estimator import Estimator
 from benthic.base.seeds import seed_of
+from benthic.base.settings import one_of, whole
 from benthic.base.validation import speaking
 from benthic.memory.limits import capacity
 from benthic.memory.network import DYNAMICS, STORAGE, Recall, energy, recall, store
@@ -93,11 +93,8 @@ class Hopfield(Encodes, Estimator):
 
     def _check_settings(self) -> None:
         for name, known in (("storage", STORAGE), ("dynamics", DYNAMICS)):
-            value = getattr(self, name)
-            if value not in known:
-                raise InvalidInput(f"{name} is {value!r}{nearest(str(value), known)}; use {' or '.join(known)}")
-        if not isinstance(self.max_sweeps, Integral) or self.max_sweeps < 1:
-            raise InvalidInput(f"max_sweeps is {self.max_sweeps!r}; it must be a whole number of at least 1")
+            one_of(name, getattr(self, name), known)
+        whole("max_sweeps", self.max_sweeps)
         if isinstance(self.threshold, str) and self.threshold != "median":
             hint = nearest(self.threshold, ("median",))
             raise InvalidInput(f"threshold is {self.threshold!r}{hint}; use a number, numbers (d,) or 'median'")

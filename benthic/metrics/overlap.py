@@ -11,6 +11,7 @@ from torch import Tensor
 
 from benthic.base.errors import InvalidInput
 from benthic.base.estimate import Estimate
+from benthic.base.settings import is_whole
 from benthic.kernels.neighbors import search
 from benthic.kernels.points import blocks
 from benthic.metrics.samples import Features, grouped, jackknife, left_out, pair
@@ -118,7 +119,7 @@ def _measured(
     elements: int | None,
 ) -> PRDC:
     X, Y = pair(where, real, generated, features)
-    if not isinstance(k, int) or k < 1:
+    if not is_whole(k, 1):
         raise InvalidInput(f"{where}: k is {k!r}; it must be a whole number of neighbors, at least 1")
     for name, rows in (("real", X), ("generated", Y)):
         if len(rows) <= k:

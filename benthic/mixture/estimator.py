@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-import numpy as np
 import torch
 from sklearn.base import DensityMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from benthic.base.arrays import Origin
 from benthic.base.capabilities import HasExactDensity, Samples
-from benthic.base.errors import InvalidInput
+from benthic.base.settings import number, whole
 from benthic.base.validation import speaking
 from benthic.mixture.common import check_rows
 from benthic.training.estimator import Session, TrainedEstimator
@@ -103,13 +102,9 @@ class MixtureEstimator(Uses, Samples, HasExactDensity, DensityMixin, TrainedEsti
     def _check_numbers(self, counts: Sequence[str], amounts: Sequence[str]) -> None:
         """Refuse counts below one and amounts below zero."""
         for name in counts:
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
-                raise InvalidInput(f"{name} is {value!r}; it must be a whole number of at least 1")
+            whole(name, getattr(self, name))
         for name in amounts:
-            value = getattr(self, name)
-            if not isinstance(value, (int, float, np.number)) or not value >= 0:
-                raise InvalidInput(f"{name} is {value!r}; it must be a number of at least 0")
+            number(name, getattr(self, name), ends="[]")
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """``fit``, then the most probable component of each row."""

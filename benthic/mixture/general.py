@@ -15,6 +15,7 @@ from benthic.base.arrays import Origin
 from benthic.base.capabilities import to_numpy
 from benthic.base.errors import InvalidInput, nearest
 from benthic.base.seeds import np_generator, seed_of
+from benthic.base.settings import number, one_of
 from benthic.base.validation import check_weights, speaking
 from benthic.data.batch import Batch
 from benthic.mixture.common import Restarts, column_names
@@ -128,14 +129,11 @@ class Mixture(LawMixtureEstimator):
         else:
             counts.append("n_components")
         self._check_numbers(counts, ("tol", "reg", "split_merge"))
-        if not 0.5 < self.step_power <= 1:
-            raise InvalidInput(f"step_power is {self.step_power!r}; it must be above 0.5 and at most 1")
+        number("step_power", self.step_power, 0.5, 1, ends="(]")
         for name in ("weight_concentration", "df"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise InvalidInput(f"{name} is {value!r}; it must be above 0, or None")
-        if isinstance(self.init, str) and self.init not in _WAYS:
-            raise InvalidInput(f"init {self.init!r} is unknown{nearest(self.init, _WAYS)}; use {', '.join(_WAYS)}")
+            number(name, getattr(self, name), ends="(]", optional=True)
+        if isinstance(self.init, str):
+            one_of("init", self.init, _WAYS)
         check_setting(self.components)
 
     # -- learning ------------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benthic.base.errors import InvalidInput, nearest
+from benthic.base.errors import InvalidInput
+from benthic.base.settings import one_of
 
 KINDS = ("full", "tied", "diag", "spherical")
 LOG_TWO_PI = math.log(2 * math.pi)
@@ -18,9 +19,7 @@ LOG_TWO_PI = math.log(2 * math.pi)
 
 def check_kind(kind: Any) -> str:
     """The covariance type, if it is one."""
-    if kind not in KINDS:
-        raise InvalidInput(f"covariance_type {kind!r} is unknown{nearest(str(kind), KINDS)}; use {', '.join(KINDS)}")
-    return str(kind)
+    return str(one_of("covariance_type", kind, KINDS))
 
 
 def covariance_shape(kind: str, k: int, d: int) -> tuple[int, ...]:

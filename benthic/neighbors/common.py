@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,8 @@ from torch import Tensor
 from benthic.base.arrays import Origin
 from benthic.base.errors import InvalidInput, nearest
 from benthic.base.estimator import Estimator
+from benthic.base.settings import is_number, is_whole
+from benthic.base.settings import whole as whole_number
 from benthic.base.validation import speaking
 from benthic.data.batch import Batch
 from benthic.kernels.distances import METRICS, covariance_of
@@ -82,11 +83,10 @@ class _NeighborsModel(Estimator):
         if self.algorithm not in _ALGORITHMS:
             hint = nearest(str(self.algorithm), _ALGORITHMS)
             raise InvalidInput(f"algorithm is {self.algorithm!r}{hint}; use {', '.join(map(repr, _ALGORITHMS))}")
-        if not isinstance(self.leaf_size, Integral) or self.leaf_size < 1:
-            raise InvalidInput(f"leaf_size is {self.leaf_size!r}; it must be a whole number of at least 1")
-        if not isinstance(self.p, Real) or not self.p > 0:
+        whole_number("leaf_size", self.leaf_size)
+        if not is_number(self.p) or not self.p > 0:
             raise InvalidInput(f"p is {self.p!r}; the power of a Minkowski distance must be positive")
-        if self.n_jobs is not None and (not isinstance(self.n_jobs, Integral) or self.n_jobs == 0):
+        if self.n_jobs is not None and (not is_whole(self.n_jobs) or self.n_jobs == 0):
             raise InvalidInput(f"n_jobs is {self.n_jobs!r}; use a number of threads, -1 for all cores, or None")
         self._check_metric()
 
@@ -106,7 +106,7 @@ class _NeighborsModel(Estimator):
             raise InvalidInput(f"algorithm 'kd_tree' does not know the metric {self.metric!r}; use 'brute' or 'auto'")
 
     def _check_count(self, k: Any) -> None:
-        if not isinstance(k, Integral) or isinstance(k, bool):
+        if not is_whole(k):
             raise InvalidInput(f"n_neighbors is {k!r}; it must be a whole number of at least 1")
         if k < 1:
             raise InvalidInput(f"Expected n_neighbors > 0. Got {k}; take at least 1")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
@@ -12,6 +11,8 @@ from torch import Tensor
 from benthic.base.capabilities import Predicts
 from benthic.base.errors import InvalidInput, nearest
 from benthic.base.estimator import Estimator
+from benthic.base.settings import is_number
+from benthic.base.settings import whole as whole_number
 from benthic.base.validation import speaking
 from benthic.data.batch import Batch
 from benthic.neighbors.common import taken, whole
@@ -62,8 +63,7 @@ class NadarayaWatson(Predicts, Estimator):
 
     def _check_settings(self) -> None:
         check_shape(self.kernel)
-        if not isinstance(self.max_loo_rows, Integral) or self.max_loo_rows < 2:
-            raise InvalidInput(f"max_loo_rows is {self.max_loo_rows!r}; it must be a whole number of at least 2")
+        whole_number("max_loo_rows", self.max_loo_rows, 2)
         if isinstance(self.bandwidth, str) and self.bandwidth not in _LEARNED:
             hint = nearest(self.bandwidth, _LEARNED)
             raise InvalidInput(
@@ -145,7 +145,7 @@ class NadarayaWatson(Predicts, Estimator):
         where the :math:`a_i` are the normalized weights. Where one example has nearly all the weight there is no local
         variance, and that of all targets stands for it.
         """
-        if not isinstance(level, Real) or not 0 < level < 1:
+        if not is_number(level) or not 0 < level < 1:
             raise self._fail("predict_interval", f"level is {level}; a probability lies between 0 and 1")
         tensor, origin = self._arrive(X, "predict_interval")
         return origin.mirror(self._interval(tensor, float(level)))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from benthic.base.errors import InvalidInput, nearest
+from benthic.base.settings import sizes
 from benthic.nets.activations import activation
 from benthic.nets.batchnorms import ConditionalBatchNorm, ReferenceBatchNorm, VirtualBatchNorm
 from benthic.nets.conv import group_norm, padding_of
@@ -41,9 +42,7 @@ def gan_channels(height: int, width: int, base: int = 64) -> tuple[int, ...]:
 
 def check_channels(channels: Sequence[int], size: Sequence[int]) -> tuple[int, ...]:
     """The channels as a tuple, where pictures of this size can be halved so often."""
-    found = tuple(channels)
-    if not found or any(not isinstance(c, int) or c < 1 for c in found):
-        raise InvalidInput(f"channels are {found}; give whole numbers of at least 1, one for each halving")
+    found = sizes("channels", channels)
     if (1 << len(found)) > 2 * min(size):
         raise InvalidInput(f"channels {found} halve the picture {len(found)} times; {tuple(size)} pixels allow fewer")
     return found

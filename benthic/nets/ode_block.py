@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from benthic.base.errors import InvalidInput, nearest
+from benthic.base.settings import whole
 from benthic.dynamics.ode import GRADIENTS, solve
 from benthic.dynamics.tableau import Tableau, tableau_of
 from benthic.nets.mlp import MLP
@@ -135,9 +136,7 @@ def check_block(t1: float, method: str | Tableau, steps: Any, gradient: str, aug
         raise InvalidInput(f"ODEBlock: method {tableau.name!r} is implicit; a layer takes explicit steps, as of 'rk4'")
     if steps is None and not tableau.adaptive:
         raise InvalidInput(f"ODEBlock: {tableau.name} has no error estimate to control steps by; say how many steps")
-    if steps is not None and (not isinstance(steps, int) or steps < 1):
-        raise InvalidInput(f"ODEBlock: steps is {steps!r}; a whole number of at least 1 is needed, or None")
+    whole("ODEBlock: steps", steps, optional=True)
     if gradient not in GRADIENTS:
         raise InvalidInput(f"ODEBlock: gradient={gradient!r}{nearest(gradient, GRADIENTS)}; use {', '.join(GRADIENTS)}")
-    if not isinstance(augment, int) or augment < 0:
-        raise InvalidInput(f"ODEBlock: augment is {augment!r}; the number of added dimensions is 0 or more")
+    whole("ODEBlock: augment", augment, 0)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from benthic.base.errors import InvalidInput, nearest
+from benthic.base.settings import is_number, whole
 from benthic.optim.build import Setting, optimizer_of
 from benthic.optim.games import PastExtragradient, check_method, game_optimizer, game_round
 
@@ -55,8 +56,7 @@ def play(
     tensor(True)
     """
     check_method(method, "play")
-    if not isinstance(steps, int) or steps < 0:
-        raise InvalidInput(f"play: steps={steps!r}; it must be a whole number of at least 0")
+    whole("play: steps", steps, 0)
     players = _start(start)
     losses = [lambda loss=loss: loss(*players) for loss in _losses(game)]
     made = [
@@ -181,7 +181,7 @@ def _start(start: Sequence[Any]) -> list[nn.Parameter]:
 
 def _rates(rate: float | Sequence[float]) -> tuple[float, float]:
     rates = tuple(rate) if isinstance(rate, Sequence) else (rate, rate)
-    if len(rates) != 2 or not all(isinstance(one, int | float) and one > 0 for one in rates):
+    if len(rates) != 2 or not all(is_number(one) and one > 0 for one in rates):
         raise InvalidInput(f"play: rate={rate!r}; it is a positive number, or one for each of the two players")
     return rates[0], rates[1]
 

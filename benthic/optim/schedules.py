@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from benthic.base.errors import InvalidInput, nearest
+from benthic.base.settings import is_whole
 
 Schedule = Callable[[int, int], float]
 
@@ -67,7 +68,7 @@ def in_steps(parts: int, factor: float) -> Schedule:
 
 def _steps(options: dict[str, Any]) -> Schedule:
     parts, factor = options.pop("parts", 10), options.pop("factor", 0.5)
-    if options or not isinstance(parts, int) or parts < 1 or not 0 < factor <= 1:
+    if options or not is_whole(parts, 1) or not 0 < factor <= 1:
         raise InvalidInput(
             "schedule 'steps' takes parts, a whole number of at least 1, and factor, between 0 and 1: "
             '{"name": "steps", "parts": 30, "factor": 0.9}'

@@ -14,6 +14,7 @@ from torch import Tensor
 from benthic.base.errors import InvalidInput, nearest
 from benthic.base.progress import Bar
 from benthic.base.seeds import generator, seed_of
+from benthic.base.settings import whole
 from benthic.samplers.kernel import Kernel, SamplerStopped, Trail
 from benthic.samplers.target import Target
 
@@ -114,8 +115,7 @@ def _kernel(kernel: Kernel | str, target: Target | None) -> Kernel:
 
 def _check(chains: int, draws: int, warmup: int, thin: int) -> None:
     for name, value, least in (("chains", chains, 1), ("draws", draws, 1), ("warmup", warmup, 0), ("thin", thin, 1)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise InvalidInput(f"run: {name} is {value!r}; it must be an integer of at least {least}")
+        whole(f"run: {name}", value, least)
 
 
 def _wanted(target: Any, keep: Iterable[str] | None) -> list[str]:

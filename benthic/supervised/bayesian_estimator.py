@@ -13,13 +13,13 @@ from torch import Tensor
 
 from benthic.base.arrays import Origin
 from benthic.base.capabilities import to_numpy
-from benthic.base.errors import InvalidInput, NonFiniteLoss, nearest
+from benthic.base.errors import NonFiniteLoss
 from benthic.base.seeds import generator
+from benthic.base.settings import one_of, positive, sizes, whole
 from benthic.base.validation import speaking
 from benthic.data.batch import Batch
 from benthic.pictures.canvas import new_figure
 from benthic.samplers.hamiltonian.nuts import NUTS
-from benthic.samplers.langevin.overdamped import is_count
 from benthic.supervised.bayesian_minibatch import MeanField, Tree, chains_of, default_steps
 from benthic.supervised.bayesian_posterior import Classes, Hyper, Normal, Posterior, WeightKernel
 from benthic.supervised.bayesian_stack import ACTIVATIONS, Stack
@@ -96,29 +96,17 @@ class _BayesianMLP(TrainedEstimator):
 
     @property
     def _hidden(self) -> tuple[int, ...]:
-        sizes = self.hidden_layer_sizes
-        return (sizes,) if isinstance(sizes, int) else tuple(sizes)
+        return sizes("hidden_layer_sizes", self.hidden_layer_sizes, empty=True)
 
     def _check_settings(self) -> None:
         with speaking(self, "fit"):
-            for name, value, known in (
-                ("inference", self.inference, INFERENCES),
-                ("activation", self.activation, tuple(ACTIVATIONS)),
-            ):
-                if value not in known:
-                    raise InvalidInput(
-                        f"{name} {value!r} is unknown{nearest(str(value), known)}; use {', '.join(known)}"
-                    )
-            if not all(is_count(width, 1) for width in self._hidden):
-                raise InvalidInput(f"hidden_layer_sizes is {self.hidden_layer_sizes!r}; widths are whole numbers >= 1")
+            one_of("inference", self.inference, INFERENCES)
+            one_of("activation", self.activation, ACTIVATIONS)
+            sizes("hidden_layer_sizes", self.hidden_layer_sizes, empty=True)
             for name, least in (("chains", 1), ("draws", 1), ("warmup", 0), ("leapfrog_steps", 1), ("climb_steps", 0)):
-                value = getattr(self, name)
-                if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
-                    raise InvalidInput(f"{name} is {value!r}; it must be a whole number of at least {least}")
+                whole(name, getattr(self, name), least)
             for name in ("prior_precision", "noise_precision"):
-                value = getattr(self, name)
-                if value is not None and not (math.isfinite(value) and value > 0):
-                    raise InvalidInput(f"{name} is {value!r}; it must be positive, or None to learn it")
+                positive(name, getattr(self, name), optional=True)
 
     def _infer(self, session: Session, X: Tensor, y: Tensor, outputs: int, kind: type[Normal] | type[Classes]) -> None:
         """Explore the posterior given standardized rows and keep the members that are found."""

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from benthic.base.arrays import Origin, from_numpy
 from benthic.base.capabilities import Classifies, Predicts, to_numpy
+from benthic.base.settings import whole
 from benthic.base.validation import check_targets, speaking
-from benthic.samplers.langevin.overdamped import is_count
 from benthic.supervised.bayesian_estimator import Calibration, Uncertainty, _BayesianMLP
 from benthic.supervised.bayesian_posterior import Classes, Normal
 from benthic.training.intake import Intake
@@ -239,8 +239,7 @@ class BayesianMLPClassifier(Classifies, _BayesianMLP):
 
     def calibration(self, X: Any, y: Any, bins: int = 10) -> Calibration:
         """Confidence in the predicted class beside how often it was right, in equal bins (Guo et al., 2017)."""
-        if not is_count(bins, 1):
-            raise self._fail("calibration", f"bins is {bins!r}; it must be a whole number of at least 1")
+        whole(f"{type(self).__name__}.calibration: bins", bins)
         tensor, _ = self._judged(X, y, "calibration")
         confidence, chosen = self._probabilities(tensor).double().max(1)
         right = self.classes_[chosen.cpu().numpy()] == np.asarray(to_numpy(y))

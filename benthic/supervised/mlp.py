@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from benthic.base.capabilities import Classifies, Predicts
 from benthic.base.errors import InvalidInput
+from benthic.base.settings import number, sizes
 from benthic.base.validation import speaking
 from benthic.data.batch import Batch
 from benthic.nets.activations import activation
@@ -45,17 +46,13 @@ class _MLPEstimator(NetworkEstimator):
     def _check_settings(self) -> None:
         with speaking(self, "fit"):
             activation(self.activation)
-            if any(not isinstance(width, int) or width < 1 for width in self._hidden):
-                raise InvalidInput(f"hidden_layer_sizes is {self.hidden_layer_sizes!r}; widths are whole numbers >= 1")
-            if self.alpha < 0:
-                raise InvalidInput(f"alpha is {self.alpha}; the L2 penalty must be >= 0")
-            if not 0 <= self.dropout < 1:
-                raise InvalidInput(f"dropout is {self.dropout}; a drop probability lies in [0, 1)")
+            sizes("hidden_layer_sizes", self.hidden_layer_sizes, empty=True)
+            number("alpha", self.alpha)
+            number("dropout", self.dropout, 0, 1)
 
     @property
     def _hidden(self) -> tuple[int, ...]:
-        sizes = self.hidden_layer_sizes
-        return (sizes,) if isinstance(sizes, int) else tuple(sizes)
+        return sizes("hidden_layer_sizes", self.hidden_layer_sizes, empty=True)
 
     def _build_network(self, name: str) -> nn.Module:
         return MLP([self._width, *self._hidden, self._outputs], self.activation, self.dropout)

@@ -9,7 +9,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from benthic.base.errors import InvalidInput
+from benthic.base.settings import number, sizes, whole
 from benthic.base.validation import speaking
 from benthic.data.standardize import Standardizer
 from benthic.dynamics.control import Control
@@ -67,18 +67,12 @@ class _Flows(_MLPEstimator):
         self.random_state = random_state
 
     def _check_settings(self) -> None:
-        sizes: tuple[Any, ...] = self._hidden
-        width: Any = self.width
         with speaking(self, "fit"):
             activation(self.activation)
-            if any(not isinstance(size, int) or size < 1 for size in sizes):
-                raise InvalidInput(f"hidden_layer_sizes is {self.hidden_layer_sizes!r}; widths are whole numbers >= 1")
-            if self.alpha < 0:
-                raise InvalidInput(f"alpha is {self.alpha}; the L2 penalty must be >= 0")
-            if self.dropout is not None and not 0 <= self.dropout < 1:
-                raise InvalidInput(f"dropout is {self.dropout}; a drop probability lies in [0, 1)")
-            if width is not None and (not isinstance(width, int) or width < 1):
-                raise InvalidInput(f"width is {self.width!r}; it must be a whole number >= 1, or None for no lift")
+            sizes("hidden_layer_sizes", self.hidden_layer_sizes, empty=True)
+            number("alpha", self.alpha)
+            number("dropout", self.dropout, 0, 1, optional=True)
+            whole("width", self.width, optional=True)
             check_block(self.t1, self.method, self.solver_steps, self.gradient, self.augment)
             Control(self.rtol, self.atol).check(torch.float32)
 

@@ -17,6 +17,7 @@ from benthic.base.capabilities import to_numpy
 from benthic.base.compiling import compiled
 from benthic.base.errors import InvalidInput
 from benthic.base.seeds import np_generator
+from benthic.base.settings import is_whole
 from benthic.base.validation import speaking
 from benthic.data.batch import Batch
 from benthic.data.standardize import Standardizer
@@ -254,7 +255,7 @@ class _Moves(NetworkEstimator):
 
     def _check_segment(self, length: int) -> None:
         segment: Any = self.segment
-        if segment is not None and (not isinstance(segment, int) or segment < 1):
+        if segment is not None and (not is_whole(segment, 1)):
             raise InvalidInput(f"segment is {segment!r}; pieces have 1 or more steps, or None for all {length - 1}")
 
     def _followed(self, states: Tensor, gaps: np.ndarray) -> Tensor:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -15,13 +14,13 @@ from sklearn.utils.metaestimators import available_if
 from torch import Tensor
 
 from benthic.base.capabilities import Classifies
-from benthic.base.errors import InvalidInput, nearest
+from benthic.base.errors import InvalidInput
 from benthic.base.estimator import Estimator
 from benthic.base.seeds import seed_of
+from benthic.base.settings import flag, is_real, one_of, whole
 from benthic.base.validation import speaking
 from benthic.svm.certificate import gather, lines
 from benthic.svm.descent import coordinate_descent
-from benthic.svm.machine import is_real
 from benthic.svm.primal import newton
 from benthic.svm.taking import take
 from benthic.svm.votes import class_factors
@@ -106,19 +105,14 @@ class LinearSVC(Classifies, Estimator):
     def _check_settings(self) -> None:
         for name in ("C", "tol", "intercept_scaling"):
             value = getattr(self, name)
-            if not is_real(value) or not 0 < value < math.inf:
+            if not is_real(value) or not value > 0:
                 hint = "; for a hard margin use SVC(kernel='linear', C=inf)" if value == math.inf else ""
                 raise InvalidInput(f"{name} is {value!r}; it must be a positive number{hint}")
-        if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
-            raise InvalidInput(f"max_iter is {self.max_iter!r}; it must be a whole number of at least 1")
-        if not isinstance(self.fit_intercept, (bool, np.bool_)):
-            raise InvalidInput(f"fit_intercept is {self.fit_intercept!r}; it must be True or False")
+        whole("max_iter", self.max_iter)
+        flag("fit_intercept", self.fit_intercept)
 
     def _check_choices(self) -> None:
-        if self.loss not in _LOSSES:
-            raise InvalidInput(
-                f"loss {self.loss!r} is unknown{nearest(str(self.loss), _LOSSES)}; use 'hinge' or 'squared_hinge'"
-            )
+        one_of("loss", self.loss, _LOSSES)
         if self.penalty != "l2":
             raise InvalidInput(f"penalty is {self.penalty!r}; use 'l2', or LogisticRegression(l1_ratio=1) for zeros")
         if self.multi_class != "ovr":

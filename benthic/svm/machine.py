@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from benthic.base.errors import InvalidInput, nearest
 from benthic.base.estimator import Estimator
+from benthic.base.settings import flag, is_number, is_real, is_whole, number, positive, whole
 from benthic.kernels.kernel import Kernel
 from benthic.svm.gram import Gram, MatrixGram, make_gram
 from benthic.svm.similarity import Custom, Similarity, expand
@@ -54,21 +54,16 @@ class KernelMachine(Estimator):
         if not isinstance(self.kernel, str) and not callable(self.kernel):
             raise InvalidInput(f"kernel is {self.kernel!r}; use a name, a kernel of benthic.kernels, or a function")
         C: Any = getattr(self, "C", 1.0)
-        if not is_real(C) or not C > 0:
+        if not is_number(C) or not C > 0:
             raise InvalidInput(f"C is {C!r}; it must be positive, and infinity asks for a hard margin")
-        if not isinstance(self.degree, Integral) or self.degree < 1:
-            raise InvalidInput(f"degree is {self.degree!r}; it must be a whole number of at least 1")
+        whole("degree", self.degree)
         for name in ("tol", "cache_size"):
-            value = getattr(self, name)
-            if not is_real(value) or not value > 0 or not math.isfinite(value):
-                raise InvalidInput(f"{name} is {value!r}; it must be a positive number")
-        if not is_real(self.coef0) or not math.isfinite(self.coef0):
-            raise InvalidInput(f"coef0 is {self.coef0!r}; it must be a number")
-        if not isinstance(self.max_iter, Integral) or self.max_iter < -1:
+            positive(name, getattr(self, name))
+        number("coef0", self.coef0, -math.inf, ends="()")
+        if not is_whole(self.max_iter, -1):
             raise InvalidInput(f"max_iter is {self.max_iter!r}; it must be a whole number, -1 for no limit")
-        if not isinstance(self.shrinking, (bool, np.bool_)):
-            raise InvalidInput(f"shrinking is {self.shrinking!r}; it must be True or False")
-        if self.gamma not in ("scale", "auto") and (not is_real(self.gamma) or not 0 <= self.gamma < math.inf):
+        flag("shrinking", self.shrinking)
+        if self.gamma not in ("scale", "auto") and not (is_real(self.gamma) and self.gamma >= 0):
             raise InvalidInput(f"gamma is {self.gamma!r}; use 'scale', 'auto' or a number of at least 0")
 
     def _find_gamma(self, X: Tensor, weight: np.ndarray) -> float:
@@ -197,8 +192,3 @@ class KernelMachine(Estimator):
     def _weights(self) -> np.ndarray:
         """Coefficients (support vectors, problems)."""
         return np.asarray(self.dual_coef_.T)
-
-
-def is_real(value: Any) -> bool:
-    """Whether a setting is a number."""
-    return isinstance(value, Real) and not isinstance(value, (bool, np.bool_))

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from benthic.base.capabilities import Predicts
 from benthic.base.errors import InvalidInput
+from benthic.base.settings import is_real
 from benthic.base.validation import speaking
 from benthic.svm.certificate import certify, gather, lines
-from benthic.svm.machine import KernelMachine, is_real
+from benthic.svm.machine import KernelMachine
 from benthic.svm.solve import Dual, solve
 from benthic.svm.taking import take
 
@@ -79,7 +80,7 @@ class SVR(Predicts, KernelMachine):
         return self
 
     def _check_tube(self) -> None:
-        if not is_real(self.epsilon) or not 0 <= self.epsilon < math.inf:
+        if not is_real(self.epsilon) or not self.epsilon >= 0:
             raise InvalidInput(f"epsilon is {self.epsilon!r}; the tube needs a width of at least 0")
         if math.isinf(self.C):
             raise InvalidInput("C is infinite; a hard tube need not hold all rows, so give a finite C such as 1e4")

@@ -17,6 +17,7 @@ from benthic.base.estimator import Estimator
 from benthic.base.likelihood import Likelihood
 from benthic.base.progress import Bar
 from benthic.base.seeds import derive, np_generator, seed_of
+from benthic.base.settings import is_whole, one_of, whole
 from benthic.base.threads import threads
 from benthic.base.validation import speaking
 from benthic.linear.keeping import keeping
@@ -297,9 +298,9 @@ class LatentDirichletAllocation(TellsTopics, Samples, ClassNamePrefixFeaturesOut
             return self._held_out(corpus, method, particles).perplexity
 
     def _held_out(self, corpus: Corpus, method: str, particles: int) -> HeldOut:
-        settings.among("method", method, ("left_to_right", "elbo", "completion"))
+        one_of("method", method, ("left_to_right", "elbo", "completion"))
         given = (corpus, self.topics_, self.doc_topic_prior_)
-        seed = derive(self.random_state if isinstance(self.random_state, int) else 0, "held out")
+        seed = derive(int(self.random_state) if is_whole(self.random_state) else 0, "held out")
         if method == "elbo":
             return evidence_bound(*given, n_jobs=self.n_jobs)
         if method == "completion":
@@ -315,7 +316,7 @@ class LatentDirichletAllocation(TellsTopics, Samples, ClassNamePrefixFeaturesOut
         with speaking(self, "sample"):
             shares = settings.given_shares(given, n, len(self.components_))
             if length is not None:
-                settings.whole("length", length)
+                whole("length", length)
         rng = np_generator(self._sampling_seed(seed), "sample")
         if shares is None:
             shares = settings.dirichlet(rng, self.doc_topic_prior_, n)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from benthic.base.errors import InvalidInput
+from benthic.base.settings import whole
 from benthic.base.threads import Crew, threads
 from benthic.topics.corpus import Corpus
 from benthic.topics.inference_kernels import fold_in, halve, left_to_right_kernel, mean_field
@@ -114,15 +115,14 @@ def left_to_right(
     >>> float(np.exp(found.value[0]).round(6))
     0.5
     """
-    if not isinstance(particles, (int, np.integer)) or particles < 1:
-        raise InvalidInput(f"left_to_right: particles is {particles!r}; it must be a whole number of at least 1")
+    whole("left_to_right: particles", particles)
     corpus, chances, prior = _given("left_to_right", X, topics, alpha, whole=True)
-    whole = corpus.counts.astype(np.int64)
+    counts = corpus.counts.astype(np.int64)
     value, error = np.zeros(len(corpus)), np.zeros(len(corpus))
 
     def work(first: int, last: int) -> None:
         left_to_right_kernel(
-            corpus.indptr, corpus.words, whole, first, last, chances, prior, int(particles), _RESAMPLED,
+            corpus.indptr, corpus.words, counts, first, last, chances, prior, int(particles), _RESAMPLED,
             seed & _SEED_MASK, value, error,
         )  # fmt: skip
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from benthic.base.errors import InvalidInput
+from benthic.base.settings import whole
 from benthic.topics.corpus import Corpus
 
 
@@ -31,8 +32,7 @@ def coherence(X: Any, topics: Any, *, top: int = 10) -> np.ndarray:
         raise InvalidInput(
             f"coherence: topics have shape {weights.shape}; documents of {corpus.width} words need (k, words)"
         )
-    if not isinstance(top, (int, np.integer)) or top < 2:
-        raise InvalidInput(f"coherence: top is {top!r}; it must be a whole number of at least 2")
+    whole("coherence: top", top, 2)
     leading = leading_words(weights, int(top))
     if leading.shape[1] < 2:
         return np.zeros(len(weights))

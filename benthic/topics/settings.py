@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benthic.base.capabilities import to_numpy
-from benthic.base.errors import InvalidInput, nearest
+from benthic.base.errors import InvalidInput
+from benthic.base.settings import number, one_of, positive, whole
 from benthic.data.text import read_text
 
 
@@ -17,18 +17,14 @@ def check(model: Any) -> None:
     """Refuse settings that make no sense."""
     for name in ("n_components", "batch_size", "max_doc_update_iter"):
         whole(name, getattr(model, name))
-    if model.max_iter is not None:
-        whole("max_iter", model.max_iter)
-    among("method", model.method, ("auto", "gibbs", "variational"))
-    among("sampler", model.sampler, ("auto", "dense", "alias"))
-    among("learning_method", model.learning_method, ("batch", "online"))
-    for name in ("learning_offset", "total_samples", "mean_change_tol", "tol"):
-        if not _number(getattr(model, name)) or getattr(model, name) < 0:
-            raise InvalidInput(f"{name} is {getattr(model, name)!r}; it must be a number of at least 0")
-    if not _number(model.learning_decay) or not 0.5 <= model.learning_decay <= 1:
-        raise InvalidInput(f"learning_decay is {model.learning_decay!r}; it must be a number between 0.5 and 1")
-    if model.learning_offset <= 0:
-        raise InvalidInput(f"learning_offset is {model.learning_offset!r}; it must be positive")
+    whole("max_iter", model.max_iter, optional=True)
+    one_of("method", model.method, ("auto", "gibbs", "variational"))
+    one_of("sampler", model.sampler, ("auto", "dense", "alias"))
+    one_of("learning_method", model.learning_method, ("batch", "online"))
+    for name in ("total_samples", "mean_change_tol", "tol"):
+        number(name, getattr(model, name))
+    number("learning_decay", model.learning_decay, 0.5, 1, ends="[]")
+    positive("learning_offset", model.learning_offset)
 
 
 def priors(model: Any, method: str) -> tuple[np.ndarray, float]:
@@ -45,31 +41,7 @@ def priors(model: Any, method: str) -> tuple[np.ndarray, float]:
     if not np.isfinite(alpha).all() or not (alpha > 0).all():
         raise InvalidInput(f"doc_topic_prior is {given!r}; priors must be positive")
     eta = (0.1 if broad else 1.0 / k) if model.topic_word_prior is None else model.topic_word_prior
-    if not _number(eta) or eta <= 0:
-        raise InvalidInput(f"topic_word_prior is {eta!r}; it must be a positive number")
-    return np.broadcast_to(alpha, (k,)).copy(), float(eta)
-
-
-def whole(name: str, value: Any) -> None:
-    """Refuse what is not a whole number of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise InvalidInput(f"{name} is {value!r}; it must be a whole number of at least 1")
-
-
-def share(name: str, value: Any) -> None:
-    """Refuse what is not a number from 0 to 1."""
-    if not _number(value) or not 0 <= value <= 1:
-        raise InvalidInput(f"{name} is {value!r}; it must be a number from 0 to 1")
-
-
-def among(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    """Refuse what is not one of the choices."""
-    if value not in choices:
-        raise InvalidInput(f"{name} {value!r} is unknown{nearest(str(value), choices)}; use {', '.join(choices)}")
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and math.isfinite(value)
+    return np.broadcast_to(alpha, (k,)).copy(), positive("topic_word_prior", eta)
 
 
 def given_words(vocabulary: Any) -> np.ndarray | None:

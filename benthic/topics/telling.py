@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from benthic.base.settings import number, whole
 from benthic.base.validation import speaking
-from benthic.topics import settings
 from benthic.topics.documents import TakesDocuments
 from benthic.topics.npmi import coherence, leading_words
 
@@ -39,8 +39,8 @@ class TellsTopics(TakesDocuments):
         """
         check_is_fitted(self)
         with speaking(self, "top_words"):
-            settings.whole("n", n)
-            settings.share("relevance", relevance)
+            whole("n", n)
+            number("relevance", relevance, 0, 1, ends="[]")
         names = self.words()
         return [[names[w] for w in row] for row in leading_words(self._relevance(relevance), n)]
 
@@ -86,5 +86,5 @@ class TellsTopics(TakesDocuments):
 
         check_is_fitted(self)
         with speaking(self, "to_html"):
-            settings.whole("top", top)
+            whole("top", top)
         return write_page(path, self.topics_, self.topic_shares_, self.word_counts_, self.words(), top, title)

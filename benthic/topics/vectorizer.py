@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from benthic.base.errors import InvalidInput, nearest
+from benthic.base.settings import is_number, is_whole
 
 _ENGLISH = """
 a about above after again against all almost also although always am among an and another any are aren as at away
@@ -165,14 +166,14 @@ class Vectorizer:
         return pattern
 
     def _limit(self, name: str, value: Any, n: int) -> float:
-        if isinstance(value, float) and 0 <= value <= 1:
-            return value * n
+        if is_number(value) and not is_whole(value) and 0 <= value <= 1:
+            return float(value) * n
         self._whole(name, value)
         return float(value)
 
     @staticmethod
     def _whole(name: str, value: Any) -> None:
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        if not is_whole(value, 1):
             raise InvalidInput(f"{name} is {value!r}; it must be a whole number of at least 1, or a share if a float")
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from benthic.base.errors import InvalidInput, nearest
+from benthic.base.settings import is_whole, number, one_of, whole
 from benthic.optim.schedules import schedule_of
 
 
@@ -56,10 +57,8 @@ class EarlyStopping(_Record):
     fraction: float = 0.1
 
     def __post_init__(self) -> None:
-        if self.patience < 1:
-            raise InvalidInput(f"EarlyStopping: patience is {self.patience}; it must be at least 1")
-        if not 0.0 <= self.fraction < 1.0:
-            raise InvalidInput(f"EarlyStopping: fraction is {self.fraction}; it must be in [0, 1)")
+        whole("EarlyStopping: patience", self.patience)
+        number("EarlyStopping: fraction", self.fraction, 0, 1)
 
 
 @dataclass(frozen=True)
@@ -77,10 +76,8 @@ class Checkpoint(_Record):
     keep: int = 2
 
     def __post_init__(self) -> None:
-        if self.every_steps is not None and self.every_steps < 1:
-            raise InvalidInput(f"Checkpoint: every_steps is {self.every_steps}; it must be at least 1 or None")
-        if self.keep < 1:
-            raise InvalidInput(f"Checkpoint: keep is {self.keep}; it must be at least 1")
+        whole("Checkpoint: every_steps", self.every_steps, optional=True)
+        whole("Checkpoint: keep", self.keep)
 
 
 PRECISIONS = ("float32", "tf32", "float64", "bf16")
@@ -136,20 +133,12 @@ class Trainer(_Record):
         if self.epochs is not None and self.steps is not None:
             raise InvalidInput("Trainer: epochs and steps are both given; the budget is one of them")
         for name in ("epochs", "steps", "batch_size", "accumulate"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-                raise InvalidInput(f"Trainer: {name} is {value!r}; it must be a whole number of at least 1")
+            whole(f"Trainer: {name}", getattr(self, name), optional=name != "accumulate")
         for name in ("lr", "clip", "seconds"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise InvalidInput(f"Trainer: {name} is {value!r}; it must be positive")
+            number(f"Trainer: {name}", getattr(self, name), ends="(]", optional=True)
         if self.ema is not None and not 0.0 < self.ema < 1.0:
             raise InvalidInput(f"Trainer: ema is {self.ema!r}; a decay lies between 0 and 1, for example 0.999")
-        if self.precision not in PRECISIONS:
-            raise InvalidInput(
-                f"Trainer: precision {self.precision!r} is unknown{nearest(self.precision, PRECISIONS)}; "
-                f"use {', '.join(PRECISIONS)}"
-            )
+        one_of("Trainer: precision", self.precision, PRECISIONS)
         if self.resume and self.checkpoint is None:
             raise InvalidInput("Trainer: resume needs checkpoint, the run folder to go on from")
         schedule_of(self.schedule)
@@ -175,7 +164,7 @@ class Trainer(_Record):
             return None
         if setting is True:
             return EarlyStopping()
-        if isinstance(setting, int):
+        if is_whole(setting):
             return EarlyStopping(patience=setting)
         return EarlyStopping.of(setting)
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from benthic.base.errors import InvalidInput
 from benthic.base.seeds import generator, seed_of
+from benthic.base.settings import is_whole
 from benthic.transport import checks
 from benthic.transport.costs import PointCloud
 from benthic.transport.entropic import sinkhorn
@@ -187,7 +188,7 @@ def _clouds(clouds: Sequence[Any], masses: Sequence[Any] | None) -> tuple[list[T
 
 
 def _first_points(size: Any, Ys: list[Tensor], weights: Tensor, seed: int | None) -> Tensor:
-    if not isinstance(size, int):
+    if not is_whole(size):
         X = checks.points("free_support_barycenter", "size", size, Ys[0]).detach()
         if X.shape[-1] != Ys[0].shape[1]:
             columns = f"{X.shape[-1]} columns, the clouds {Ys[0].shape[1]}"

@@ -10,6 +10,7 @@ from torch import Tensor
 from benthic.base.errors import InvalidInput
 from benthic.base.estimate import Estimate
 from benthic.base.seeds import generator, seed_of
+from benthic.base.settings import is_whole
 from benthic.transport import checks
 from benthic.transport.line import root, wasserstein_1d
 
@@ -49,7 +50,7 @@ def sliced(
     """
     p = checks.order("sliced", p)
     X, Y = _two("sliced", X, Y)
-    theta = _unit(directions, X, seed, "sliced") if isinstance(directions, int) else directions.to(X)
+    theta = _unit(directions, X, seed, "sliced") if is_whole(directions) else directions.to(X)
     if theta.ndim != 2 or theta.shape[1] != X.shape[1] or not len(theta):
         raise InvalidInput(
             f"sliced: directions have shape {tuple(theta.shape)}; (k, {X.shape[1]}) with k >= 1 is needed"

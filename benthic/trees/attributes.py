@@ -12,6 +12,7 @@ from torch import Tensor
 from benthic.base.errors import InvalidInput, nearest
 from benthic.base.frames import frame_kind
 from benthic.base.schema import Schema
+from benthic.base.settings import is_whole
 
 Categories = list[np.ndarray | None]
 _MOST = 64  # distinct values up to which a column that nobody declared is split by every value
@@ -48,7 +49,7 @@ def declared(setting: Any, names: Sequence[str]) -> list[int]:
     """The places of the columns that ``categorical_features`` names: indices, names, or a mask; from_dtype is none."""
     if setting is None or (isinstance(setting, str) and setting == "from_dtype"):
         return []
-    if isinstance(setting, (str, int, np.integer)):
+    if isinstance(setting, str) or is_whole(setting):
         raise InvalidInput(
             f"categorical_features is {setting!r}; use 'from_dtype', None, or a list of column numbers or names"
         )
@@ -61,7 +62,7 @@ def declared(setting: Any, names: Sequence[str]) -> list[int]:
 
 
 def _place(item: Any, names: Sequence[str]) -> int:
-    if isinstance(item, int) and 0 <= item < len(names):
+    if is_whole(item, 0, len(names) - 1):
         return item
     if isinstance(item, str) and item in names:
         return list(names).index(item)

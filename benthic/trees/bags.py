@@ -19,9 +19,10 @@ from benthic.base.errors import InvalidInput
 from benthic.base.estimator import Estimator
 from benthic.base.schema import is_frame
 from benthic.base.seeds import derive, np_generator, seed_of
+from benthic.base.settings import flag, is_real, is_whole, whole
 from benthic.base.threads import Crew, threads
-from benthic.trees import settings
 from benthic.trees.attributes import forget_unknown
+from benthic.trees.settings import count_or_share
 
 _BLOCK = 1 << 24  # numbers held at once for error bars
 _TRIES = 100  # draws of rows before giving up on seeing two classes
@@ -58,11 +59,9 @@ class _Bagging(Estimator):
 
     def _check(self) -> None:
         get: Any = self.get_params(deep=False).get
-        if not settings.is_whole(get("n_estimators")) or get("n_estimators") < 1:
-            raise InvalidInput(f"n_estimators is {get('n_estimators')!r}; it must be a whole number of at least 1")
+        whole("n_estimators", get("n_estimators"))
         for name in ("bootstrap", "bootstrap_features", "oob_score"):
-            if not isinstance(get(name), (bool, np.bool_)):
-                raise InvalidInput(f"{name} is {get(name)!r}; it must be True or False")
+            flag(name, get(name))
         if get("oob_score") and not get("bootstrap"):
             raise InvalidInput("oob_score needs bootstrap=True: without it no rows are left out")
         model = get("estimator")
@@ -75,7 +74,7 @@ class _Bagging(Estimator):
         base = default if get("estimator") is None else get("estimator")
         self._seed = seed_of(get("random_state"))
         width = int(self.n_features_in_)
-        n_rows = settings.count_or_share("max_samples", get("max_samples"), 1, n)
+        n_rows = count_or_share("max_samples", get("max_samples"), 1, n)
         n_columns = _drawn("max_features", get("max_features"), width)
         if n_rows > n and not get("bootstrap"):
             raise InvalidInput(f"max_samples is {n_rows}, but there are {n} rows; draw fewer or use bootstrap=True")
@@ -231,9 +230,9 @@ def _is_float(X: Any) -> bool:
 
 
 def _drawn(name: str, value: Any, d: int) -> int:
-    if settings.is_whole(value) and 1 <= value <= d:
+    if is_whole(value, 1, d):
         return int(value)
-    if not settings.is_whole(value) and settings.is_real(value) and 0 < value <= 1:
+    if not is_whole(value) and is_real(value) and 0 < value <= 1:
         return max(1, int(value * d))
     raise InvalidInput(f"{name} is {value!r}; it must be a whole number from 1 to {d} or a share in (0, 1]")
 

@@ -13,6 +13,7 @@ from benthic.base.errors import InvalidInput
 from benthic.base.estimator import Estimator
 from benthic.base.progress import Bar
 from benthic.base.seeds import np_generator, seed_of
+from benthic.base.settings import number, positive, whole
 from benthic.base.threads import Crew, threads
 from benthic.trees.binning import MOST, bin_codes, find_bins
 from benthic.trees.boosting_objective import Objective
@@ -21,8 +22,6 @@ from benthic.trees.forest_trees import gain_importances
 from benthic.trees.histogram_grower import GrowthRules
 from benthic.trees.histogram_intake import (
     Table,
-    check_real,
-    check_whole,
     column_names,
     columns_asked,
     features,
@@ -45,15 +44,14 @@ class _GradientBoosting(Estimator):
     def _check(self) -> None:
         given = self.get_params(deep=False)
         for name, least in (("max_iter", 1), ("min_samples_leaf", 1), ("max_bins", 2), ("n_iter_no_change", 1)):
-            check_whole(name, given[name], least)
+            whole(name, given[name], least)
         for name, least in (("max_leaf_nodes", 2), ("max_depth", 1)):
-            check_whole(name, given[name], least, optional=True)
-        check_real("learning_rate", given["learning_rate"], 0.0, open_low=True)
-        check_real("l2_regularization", given["l2_regularization"], 0.0)
-        check_real("tol", given["tol"], 0.0)
-        check_real("subsample", given["subsample"], 0.0, 1.0, open_low=True)
-        if given["validation_fraction"] is not None:
-            check_real("validation_fraction", given["validation_fraction"], 0.0, open_low=True)
+            whole(name, given[name], least, optional=True)
+        positive("learning_rate", given["learning_rate"])
+        number("l2_regularization", given["l2_regularization"])
+        number("tol", given["tol"])
+        number("subsample", given["subsample"], 0, 1, ends="(]")
+        positive("validation_fraction", given["validation_fraction"], optional=True)
         if given["max_bins"] > MOST:
             raise InvalidInput(f"max_bins is {given['max_bins']}; a bin is a byte, so at most {MOST}")
         if given["growth"] not in ("leaf", "depth"):

@@ -13,15 +13,16 @@ from torch import Tensor
 from benthic.base.capabilities import Classifies, Predicts
 from benthic.base.errors import InvalidInput, nearest
 from benthic.base.seeds import np_generator, seed_of
+from benthic.base.settings import is_whole, number, one_of
 from benthic.base.validation import speaking
 from benthic.training.intake import Intake
-from benthic.trees import settings
 from benthic.trees.attributes import attribute_names
 from benthic.trees.cart import grow_cart
 from benthic.trees.multiway import Plan, grow_multiway, root_gains
 from benthic.trees.multiway_kernels import CUT, GAIN, INFO, VALID
 from benthic.trees.pruning import prune_by_cost, prune_by_errors, weakest_links
 from benthic.trees.raising import prune_with_raising
+from benthic.trees.settings import class_factors
 from benthic.trees.structure import Tree
 from benthic.trees.tree_estimator import _TreeEstimator, in_memory
 
@@ -126,7 +127,7 @@ class DecisionTreeClassifier(Classifies, _TreeEstimator):
             classes = np.asarray(intake.classes)
             with speaking(self, "fit"):
                 rows, codes, weight = in_memory(intake)
-                weight = weight * settings.class_factors(self.class_weight, classes, codes, weight)[codes]
+                weight = weight * class_factors(self.class_weight, classes, codes, weight)[codes]
                 tree = self._prune(self._grow(rows, codes, weight, len(classes), criterion))
         self.classes_ = classes
         self._nodes = tree.arrays()
@@ -134,13 +135,12 @@ class DecisionTreeClassifier(Classifies, _TreeEstimator):
 
     def _check(self) -> str:
         """Check the settings that need no data; returns the criterion."""
-        settings.one_of("algorithm", self.algorithm, ("cart", "c4.5", "id3"))
-        settings.one_of("splitter", self.splitter, ("best", "random"))
-        settings.one_of("pruning", self.pruning, ("auto", "error", "replace", "none"))
-        settings.one_of("cost_measure", self.cost_measure, ("tan", "nunez"))
-        settings.at_least("ccp_alpha", self.ccp_alpha, 0.0)
-        if not settings.is_real(self.confidence) or not 0 < self.confidence < 1:
-            raise InvalidInput(f"confidence is {self.confidence!r}; it must lie between 0 and 1")
+        one_of("algorithm", self.algorithm, ("cart", "c4.5", "id3"))
+        one_of("splitter", self.splitter, ("best", "random"))
+        one_of("pruning", self.pruning, ("auto", "error", "replace", "none"))
+        one_of("cost_measure", self.cost_measure, ("tan", "nunez"))
+        number("ccp_alpha", self.ccp_alpha)
+        number("confidence", self.confidence, 0, 1, ends="()")
         cart = self.algorithm == "cart"
         criteria = ("gini", "entropy") if cart else ("gain_ratio", "entropy", "gini")
         criterion = _DEFAULT_CRITERION[self.algorithm] if self.criterion is None else self.criterion
@@ -150,7 +150,7 @@ class DecisionTreeClassifier(Classifies, _TreeEstimator):
             raise InvalidInput("attribute_costs is for algorithm 'c4.5' or 'id3', but algorithm is 'cart'")
         if not cart and self.splitter == "random":
             raise InvalidInput(f"splitter 'random' is for algorithm 'cart', but algorithm is {self.algorithm!r}")
-        return settings.one_of("criterion", criterion, criteria)
+        return str(one_of("criterion", criterion, criteria))
 
     def _grow(self, X: Tensor, codes: np.ndarray, weight: np.ndarray, classes: int, criterion: str) -> Tree:
         columns, categories = self._learn_attributes(X, self.algorithm == "id3")
@@ -158,7 +158,7 @@ class DecisionTreeClassifier(Classifies, _TreeEstimator):
         columns, codes, weight = np.ascontiguousarray(columns[:, keep]), codes[keep], weight[keep]
         limits = self._common_limits(len(weight), len(columns))
         if self.algorithm == "cart":
-            share = _leaf_share(self.min_weight_fraction_leaf)
+            share = number("min_weight_fraction_leaf", self.min_weight_fraction_leaf, 0, 0.5, ends="[]")
             limits |= {"min_weight": share * float(weight.sum()), "random": self.splitter == "random"}
             return grow_cart(columns, categories, codes, weight, criterion, limits, self._seed_state(), classes)
         generator = np_generator(seed_of(self.random_state), "tree")
@@ -178,7 +178,7 @@ class DecisionTreeClassifier(Classifies, _TreeEstimator):
             ratio=criterion == "gain_ratio",
             penalty=bool(self.threshold_penalty),
             costs=self._costs(),
-            power=None if self.cost_measure == "tan" else settings.at_least("cost_weight", self.cost_weight, 0.0),
+            power=None if self.cost_measure == "tan" else number("cost_weight", self.cost_weight),
         )
 
     def _costs(self) -> np.ndarray | None:
@@ -189,12 +189,12 @@ class DecisionTreeClassifier(Classifies, _TreeEstimator):
         costs = np.ones(len(names))
         if isinstance(self.attribute_costs, Mapping):
             for name, cost in self.attribute_costs.items():
-                place = name if settings.is_whole(name) and 0 <= name < len(names) else None
+                place = name if is_whole(name, 0, len(names) - 1) else None
                 if place is None and str(name) not in names:
                     raise InvalidInput(
                         f"attribute_costs names {name!r}, which is no feature{nearest(str(name), names)}"
                     )
-                costs[names.index(str(name)) if place is None else place] = settings.at_least("a cost", cost, 0.0)
+                costs[names.index(str(name)) if place is None else place] = number("a cost", cost)
         else:
             costs = np.asarray(self.attribute_costs, dtype=float)
         if costs.shape != (len(names),) or not np.isfinite(costs).all() or (costs <= 0).any():
@@ -298,16 +298,16 @@ class DecisionTreeRegressor(Predicts, _TreeEstimator):
     def _check(self) -> None:
         if self.algorithm in ("c4.5", "id3"):
             raise InvalidInput(f"algorithm {self.algorithm!r} is for classes; use 'cart' to predict numbers")
-        settings.one_of("algorithm", self.algorithm, ("cart",))
-        settings.one_of("criterion", self.criterion, ("squared_error", "friedman_mse"))
-        settings.one_of("splitter", self.splitter, ("best", "random"))
-        settings.at_least("ccp_alpha", self.ccp_alpha, 0.0)
+        one_of("algorithm", self.algorithm, ("cart",))
+        one_of("criterion", self.criterion, ("squared_error", "friedman_mse"))
+        one_of("splitter", self.splitter, ("best", "random"))
+        number("ccp_alpha", self.ccp_alpha)
 
     def _grow(self, X: Tensor, targets: np.ndarray, weight: np.ndarray) -> Tree:
         columns, categories = self._learn_attributes(X, False)
         keep = weight > 0
         limits = self._common_limits(int(keep.sum()), len(columns))
-        share = _leaf_share(self.min_weight_fraction_leaf)
+        share = number("min_weight_fraction_leaf", self.min_weight_fraction_leaf, 0, 0.5, ends="[]")
         limits |= {"min_weight": share * float(weight.sum()), "random": self.splitter == "random"}
         columns = np.ascontiguousarray(columns[:, keep])
         return grow_cart(columns, categories, targets[keep], weight[keep], "squared_error", limits, self._seed_state())
@@ -330,12 +330,6 @@ def _gains(names: list[str], found: np.ndarray, categories: np.ndarray) -> dict[
             table[name] = {"gain": float(line[GAIN]), "split_info": float(line[INFO]), "gain_ratio": float(ratio)}
             table[name] |= {} if slots else {"threshold": float(line[CUT])}
     return table
-
-
-def _leaf_share(value: Any) -> float:
-    if not settings.is_real(value) or not 0 <= value <= 0.5:
-        raise InvalidInput(f"min_weight_fraction_leaf is {value!r}; it must lie in [0, 0.5]")
-    return float(value)
 
 
 def _path(model: Any, X: Any, y: Any, sample_weight: Any) -> Bunch:

@@ -8,10 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benthic.base.errors import InvalidInput, nearest
+from benthic.base.errors import InvalidInput
 from benthic.base.estimator import Estimator
 from benthic.base.progress import Bar
 from benthic.base.seeds import np_generator, seed_of
+from benthic.base.settings import is_whole, number, one_of, whole
 from benthic.base.threads import Crew, threads
 from benthic.trees import forest_growth as fg
 from benthic.trees.binning import MOST, bin_codes, find_bins, named_codes
@@ -19,8 +20,6 @@ from benthic.trees.forest_jackknife import jackknife_std
 from benthic.trees.forest_trees import ForestPlan, gain_importances, grow_forest, sample_counts
 from benthic.trees.histogram_intake import (
     Table,
-    check_real,
-    check_whole,
     column_names,
     columns_asked,
     features,
@@ -40,19 +39,14 @@ class _RandomForest(Estimator):
     def _check(self) -> None:
         given = self.get_params(deep=False)
         for name, least in (("n_estimators", 1), ("min_samples_leaf", 1), ("min_samples_split", 2), ("max_bins", 2)):
-            check_whole(name, given[name], least)
+            whole(name, given[name], least)
         for name, least in (("max_depth", 1), ("max_leaf_nodes", 2)):
-            check_whole(name, given[name], least, optional=True)
+            whole(name, given[name], least, optional=True)
         if given["max_bins"] > MOST:
             raise InvalidInput(f"max_bins is {given['max_bins']}; a bin is a byte, so at most {MOST}")
-        check_real("min_impurity_decrease", given["min_impurity_decrease"], 0.0)
-        check_real("min_weight_fraction_leaf", given["min_weight_fraction_leaf"], 0.0, 0.5)
-        if given["criterion"] not in self._criteria:
-            name = given["criterion"]
-            raise InvalidInput(
-                f"criterion {name!r} is unknown{nearest(str(name), self._criteria)}; use "
-                + ", ".join(map(repr, self._criteria))
-            )
+        number("min_impurity_decrease", given["min_impurity_decrease"])
+        number("min_weight_fraction_leaf", given["min_weight_fraction_leaf"], 0, 0.5, ends="[]")
+        one_of("criterion", given["criterion"], self._criteria)
         if given["oob_score"] and not given["bootstrap"]:
             raise InvalidInput("oob_score needs bootstrap=True: without it no row is out of a tree's bag")
 
@@ -63,11 +57,9 @@ class _RandomForest(Estimator):
             return 0
         if size is None:
             return n
-        if isinstance(size, (int, np.integer)) and not isinstance(size, bool):
-            check_whole("max_samples", size, 1)
-            return int(size)
-        check_real("max_samples", size, 0.0, 1.0, open_low=True)
-        return max(round(n * size), 1)
+        if is_whole(size):
+            return int(whole("max_samples", size))
+        return max(round(n * number("max_samples", size, 0, 1, ends="(]")), 1)
 
     def _plan(self, table: Table, y: np.ndarray, targets: np.ndarray, weights: np.ndarray, crew: Crew) -> ForestPlan:
         given = self.get_params(deep=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from benthic.base.errors import InvalidInput, nearest
 from benthic.base.estimator import Estimator
+from benthic.base.settings import is_whole, number, whole
 from benthic.base.validation import speaking
 from benthic.training.intake import Intake, Target
 from benthic.trees.binning import named_codes
@@ -117,7 +117,7 @@ def _position(entry: Any, names: Sequence[str], p: int, setting: str) -> int:
         if entry not in names:
             raise InvalidInput(f"{setting} names {entry!r}, which is no column{nearest(entry, names)}")
         return list(names).index(entry)
-    if not isinstance(entry, Integral) or not -p <= entry < p:
+    if not is_whole(entry, -p, p - 1):
         raise InvalidInput(f"{setting} has the column {entry!r}; columns are 0 to {p - 1}, or names")
     return int(entry) % p
 
@@ -162,23 +162,6 @@ def class_factors(setting: Any, codes: np.ndarray, classes: np.ndarray) -> np.nd
     return factors
 
 
-def check_whole(name: str, value: Any, least: int, *, optional: bool = False) -> None:
-    """Refuse a setting that is not a whole number of at least ``least`` (or None)."""
-    if optional and value is None:
-        return
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-        other = " or None" if optional else ""
-        raise InvalidInput(f"{name} is {value!r}; it must be a whole number of at least {least}{other}")
-
-
-def check_real(name: str, value: Any, low: float, high: float = np.inf, *, open_low: bool = False) -> None:
-    """Refuse a setting that is not a number between the bounds; ``open_low`` leaves the lower one out."""
-    fits = isinstance(value, Real) and not isinstance(value, bool) and (value > low if open_low else value >= low)
-    if not fits or value > high:
-        limit = f"{'>' if open_low else '>='} {low:g}" + (f" and <= {high:g}" if np.isfinite(high) else "")
-        raise InvalidInput(f"{name} is {value!r}; it must be a number {limit}")
-
-
 def columns_asked(asked: Any, p: int) -> int:
     """How many of ``p`` columns a node looks at: a name, a share, a number, or None for all.
 
@@ -192,8 +175,6 @@ def columns_asked(asked: Any, p: int) -> int:
         if asked not in named:
             raise InvalidInput(f"max_features is {asked!r}; use 'sqrt', 'log2', 'third', a number, a share or None")
         return max(named[asked], 1)
-    if isinstance(asked, Integral) and not isinstance(asked, bool):
-        check_whole("max_features", asked, 1)
-        return min(int(asked), p)
-    check_real("max_features", asked, 0.0, 1.0, open_low=True)
-    return max(int(asked * p), 1)
+    if is_whole(asked):
+        return min(whole("max_features", asked), p)
+    return max(int(number("max_features", asked, 0, 1, ends="(]") * p), 1)

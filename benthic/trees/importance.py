@@ -11,6 +11,7 @@ import numpy as np
 from benthic.base.errors import InvalidInput
 from benthic.base.frames import frame_kind, frame_names
 from benthic.base.seeds import np_generator, seed_of
+from benthic.base.settings import whole
 from benthic.pictures.canvas import new_figure
 
 _MANY = 30  # bars that fit below each other
@@ -64,8 +65,7 @@ def permutation_importance(
     >>> found.names, bool(found.mean[0] > 1.5), round(abs(float(found.mean[1])), 6)
     (('x0', 'x1'), True, 0.0)
     """
-    if not isinstance(n_repeats, int) or isinstance(n_repeats, bool) or n_repeats < 1:
-        raise InvalidInput(f"permutation_importance: n_repeats is {n_repeats!r}; it must be a whole number above 0")
+    whole("permutation_importance: n_repeats", n_repeats)
     names, shuffled = _columns(X)
     judge = scoring if scoring is not None else _own_score
     baseline, root = float(judge(model, X, y)), seed_of(seed)

@@ -14,6 +14,7 @@ import numpy as np
 from numba import njit
 
 from benthic.base.errors import InvalidInput, nearest
+from benthic.base.settings import is_real
 
 SQUARED, ABSOLUTE, QUANTILE, HUBER, POISSON, GAMMA, LOGISTIC = range(7)
 NUMBERS = {
@@ -62,7 +63,7 @@ def named_loss(name: Any, y: np.ndarray, quantile: Any, alpha: float) -> Loss:
     if code == GAMMA and y.min() <= 0:
         raise InvalidInput("loss 'gamma' is for positive numbers, but y has values <= 0; use 'squared_error'")
     if code == QUANTILE:
-        if not isinstance(quantile, (int, float)) or not 0 < quantile < 1:
+        if not is_real(quantile) or not 0 < quantile < 1:
             raise InvalidInput(f"loss 'quantile' needs quantile between 0 and 1; it is {quantile!r}")
         return Loss(code, float(quantile))
     if code == HUBER:

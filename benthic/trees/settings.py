@@ -1,53 +1,26 @@
-"""Checks of the settings that trees share: each returns the number meant, or says what would work."""
+"""Checks of the settings that only trees have: each returns the number meant, or says what would work."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
-from benthic.base.errors import InvalidInput, nearest
-
-
-def is_whole(value: Any) -> bool:
-    """Whether a value is a whole number and no boolean."""
-    return isinstance(value, Integral) and not isinstance(value, (bool, np.bool_))
-
-
-def is_real(value: Any) -> bool:
-    """Whether a value is a finite number and no boolean."""
-    return isinstance(value, Real) and not isinstance(value, (bool, np.bool_)) and math.isfinite(value)
-
-
-def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
-    """A value out of a list of words."""
-    if value in choices:
-        return str(value)
-    raise InvalidInput(f"{name} is {value!r}{nearest(str(value), choices)}; use " + " or ".join(map(repr, choices)))
-
-
-def at_least(name: str, value: Any, least: float) -> float:
-    """A finite number that is not below ``least``."""
-    if not is_real(value) or value < least:
-        raise InvalidInput(f"{name} is {value!r}; it must be a number of at least {least:g}")
-    return float(value)
+from benthic.base.errors import InvalidInput
+from benthic.base.settings import is_real, is_whole, whole
 
 
 def limit(name: str, value: Any, least: int) -> int:
     """A whole number of at least ``least``; None is no limit, given back as -1."""
-    if value is None:
-        return -1
-    if not is_whole(value) or value < least:
-        raise InvalidInput(f"{name} is {value!r}; it must be None or a whole number of at least {least}")
-    return int(value)
+    found = whole(name, value, least, optional=True)
+    return -1 if found is None else int(found)
 
 
 def count_or_share(name: str, value: Any, least: int, rows: int) -> int:
     """A number of rows: a whole number of at least ``least``, or a share of all rows between 0 and 1."""
-    if is_whole(value) and value >= least:
+    if is_whole(value, least):
         return int(value)
     if not is_whole(value) and is_real(value) and 0 < value <= 1:
         return max(least, math.ceil(float(value) * rows))
@@ -60,7 +33,7 @@ def feature_count(value: Any, d: int) -> int:
         return d
     if isinstance(value, str) and value in ("sqrt", "log2"):
         return max(1, int(math.sqrt(d) if value == "sqrt" else math.log2(d)))
-    if is_whole(value) and value >= 1:
+    if is_whole(value, 1):
         return min(int(value), d)
     if not is_whole(value) and is_real(value) and 0 < value <= 1:
         return max(1, int(value * d))

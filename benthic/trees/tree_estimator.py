@@ -14,9 +14,10 @@ from benthic.base.errors import InvalidInput
 from benthic.base.estimator import Estimator
 from benthic.base.schema import is_frame
 from benthic.base.seeds import derive, seed_of
+from benthic.base.settings import number
 from benthic.training.intake import Intake
-from benthic.trees import settings
 from benthic.trees.attributes import attribute_names, coded, collapse, declared, forget_unknown, learn_categories
+from benthic.trees.settings import count_or_share, feature_count, limit
 from benthic.trees.structure import Tree
 
 
@@ -66,12 +67,12 @@ class _TreeEstimator(Estimator):
         """The settings that stop growth, checked. rows: that have weight."""
         get: Any = self.get_params(deep=False).get
         return {
-            "max_depth": settings.limit("max_depth", get("max_depth"), 1),
-            "max_leaves": settings.limit("max_leaf_nodes", get("max_leaf_nodes"), 2),
-            "min_split": settings.count_or_share("min_samples_split", get("min_samples_split"), 2, rows),
-            "min_leaf": settings.count_or_share("min_samples_leaf", get("min_samples_leaf"), 1, rows),
-            "min_decrease": settings.at_least("min_impurity_decrease", get("min_impurity_decrease"), 0.0),
-            "max_features": settings.feature_count(get("max_features"), d),
+            "max_depth": limit("max_depth", get("max_depth"), 1),
+            "max_leaves": limit("max_leaf_nodes", get("max_leaf_nodes"), 2),
+            "min_split": count_or_share("min_samples_split", get("min_samples_split"), 2, rows),
+            "min_leaf": count_or_share("min_samples_leaf", get("min_samples_leaf"), 1, rows),
+            "min_decrease": number("min_impurity_decrease", get("min_impurity_decrease")),
+            "max_features": feature_count(get("max_features"), d),
         }
 
     def _seed_state(self) -> np.ndarray:

@@ -443,7 +443,7 @@ def test_a_failed_fit_leaves_the_model_as_it_was():
     [
         (AutoRegressive("bicc"), [[1.0, 2.0]], "did you mean 'bic'"),
         (AutoRegressive(-1), [[1.0, 2.0]], "at least 0"),
-        (AutoRegressive(trend="constant"), [[1.0, 2.0]], "trend is 'constant'"),
+        (AutoRegressive(trend="constant"), [[1.0, 2.0]], "trend 'constant' is unknown"),
         (AutoRegressive(trend="ct", method="burg"), [[1.0, 2.0]], "goes with method 'least-squares'"),
         (AutoRegressive(method="burg"), np.ones((2, 9, 2)), "one number a step and X has 2"),
         (AutoRegressive(method="exact"), [[1.0, np.nan, 2.0]], "NaN; method 'exact' takes no gaps"),

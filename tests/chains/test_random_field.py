@@ -328,14 +328,14 @@ def test_saved_and_loaded_fields_agree(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"structure": "forest"}, "structure is 'forest'"),
+        ({"structure": "forest"}, "structure 'forest' is unknown"),
         ({"structure": [(0, 9)]}, "names variable 9"),
         ({"coupling": "pots"}, "did you mean 'potts'"),
         ({"bins": 1}, "bins is 1; it must be a whole number of at least 2"),
         ({"alpha": -1}, "alpha is -1"),
         ({"damping": 1.0}, "damping is 1.0"),
-        ({"tied": "both"}, "tied is 'both'"),
-        ({"learning": "exact"}, "learning is 'exact'"),
+        ({"tied": "both"}, "tied 'both' is unknown"),
+        ({"learning": "exact"}, "learning 'exact' is unknown"),
     ],
 )
 def test_bad_settings(settings, words):

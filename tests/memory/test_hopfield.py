@@ -215,7 +215,7 @@ def test_words():
     ("settings", "words"),
     [
         ({"storage": "hebian"}, "did you mean 'hebbian'"),
-        ({"dynamics": "async"}, "dynamics is 'async'"),
+        ({"dynamics": "async"}, "dynamics 'async' is unknown"),
         ({"threshold": "mean"}, "threshold is 'mean'"),
         ({"threshold": [1.0, 2.0]}, "threshold has shape"),
         ({"bias": "large"}, "bias is 'large'"),

@@ -75,7 +75,7 @@ def test_class_weights():
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"algorithm": "C45"}, "algorithm is 'C45'.*did you mean 'c4.5'"),
+        ({"algorithm": "C45"}, "algorithm 'C45' is unknown.*did you mean 'c4.5'"),
         ({"criterion": "gain_ratio"}, "use algorithm 'c4.5'"),
         ({"criterion": "entropi"}, "did you mean 'entropy'"),
         ({"max_depth": 0}, "max_depth is 0"),

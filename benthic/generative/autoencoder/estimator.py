@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from benthic.base.capabilities import Encodes
 from benthic.base.errors import InvalidInput
+from benthic.base.settings import whole
 from benthic.base.validation import speaking
 from benthic.data.batch import Batch
 from benthic.data.standardize import Standardizer
@@ -151,8 +152,7 @@ class Autoencoder(Encodes, NetworkEstimator):
     def _check_settings(self) -> None:
         activation(self.activation)
         activation(self._code())
-        if not isinstance(self.latent_dim, int) or self.latent_dim < 1:
-            raise InvalidInput(f"latent_dim is {self.latent_dim!r}; it must be a whole number of at least 1")
+        whole("latent_dim", self.latent_dim)
         if self.decoder not in DECODERS:
             raise InvalidInput(f"decoder {self.decoder!r} is unknown; use one of {', '.join(DECODERS)}")
         if self.sparsity is not None and self.sparsity not in SPARSITIES:

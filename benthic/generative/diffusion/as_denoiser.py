@@ -12,6 +12,7 @@ from torch import Tensor
 
 from benthic.base.condition import Condition, Conditional
 from benthic.base.errors import InvalidInput
+from benthic.base.settings import is_number
 from benthic.base.validation import speaking
 from benthic.generative.diffusion.conditions import encode_condition
 from benthic.generative.diffusion.denoiser import Clipped, Denoising, Guided
@@ -137,8 +138,3 @@ def parse_guidance(guidance: Any) -> tuple[float | None, tuple[float, float]]:
             f"guidance is {guidance!r}; the scale must be at least 0, and noise levels rise from low to high"
         )
     return scale, (low, high)
-
-
-def is_number(value: Any) -> bool:
-    """Whether this is one number."""
-    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)

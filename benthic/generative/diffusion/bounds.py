@@ -20,6 +20,7 @@ from benthic.base.errors import InvalidInput, nearest
 from benthic.base.likelihood import Likelihood
 from benthic.base.seeds import generator as stream_of
 from benthic.base.seeds import seed_of
+from benthic.base.settings import is_whole
 from benthic.generative.diffusion.chain import DiscreteChain
 from benthic.generative.diffusion.denoiser import Denoising
 from benthic.generative.diffusion.grids import checked_times, time_grid
@@ -230,7 +231,7 @@ def _check(where: str, process: Process, x: Tensor, samples: int, decoder_scale:
     check_points(where, x)
     if not process.gaussian:
         raise InvalidInput(f"{where}: {type(process).__name__} has no normal steps; use log_likelihood")
-    if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
+    if not is_whole(samples, 1):
         raise InvalidInput(f"{where}: samples={samples!r}; at least one is needed")
     if decoder_scale is not None and not 0 < decoder_scale < math.inf:
         raise InvalidInput(f"{where}: decoder_scale={decoder_scale}; a standard deviation is positive")

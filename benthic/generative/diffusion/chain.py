@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from benthic.base.errors import InvalidInput, nearest
+from benthic.base.settings import is_whole
 from benthic.generative.diffusion.process import Process, Time, as_time, plain_time
 
 SCHEDULES = ("linear", "cosine", "scaled_linear")
@@ -68,7 +69,7 @@ class DiscreteChain(Process):
 
     def check(self) -> None:
         """Refuse betas that are none."""
-        if isinstance(self.length, bool) or not isinstance(self.length, int) or self.length < 1:
+        if not is_whole(self.length, 1):
             raise InvalidInput(f"DiscreteChain: length={self.length!r}; a chain has at least one step")
         if isinstance(self.schedule, str) and self.schedule not in SCHEDULES:
             hint = nearest(self.schedule, SCHEDULES)

@@ -6,13 +6,13 @@ import math
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from benthic.base.errors import InvalidInput, nearest
 from benthic.base.seeds import generator as stream_of
 from benthic.base.seeds import seed_of
+from benthic.base.settings import is_number, is_whole
 from benthic.generative.diffusion.denoiser import Denoising
 from benthic.generative.diffusion.process import Process
 from benthic.generative.diffusion.sampling import drawing, grid_for, refuse_noise, sample
@@ -89,7 +89,7 @@ def start_of(process: Process, strength: float) -> float:
     >>> round(start_of(VP(), 0.5), 2), round(start_of(AddedNoise(), 0.5), 1)
     (0.5, 2.5)
     """
-    if isinstance(strength, bool) or not isinstance(strength, (int, float, np.number)) or not 0 < strength <= 1:
+    if not is_number(strength) or not 0 < strength <= 1:
         raise InvalidInput(f"edit: strength={strength!r}; it is a number above 0, and 1 at most")
     power = _KARRAS if process.grid == "karras" else 1.0
     low, high = process.t_min ** (1 / power), process.t_max ** (1 / power)
@@ -154,7 +154,7 @@ def _checked(known: Tensor, mask: Tensor) -> Tensor:
 def _check_settings(method: str, repeats: int, sampler: Sampler) -> None:
     if method not in METHODS:
         raise InvalidInput(f"inpaint: method={method!r}{nearest(str(method), METHODS)}; use {' or '.join(METHODS)}")
-    if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
+    if not is_whole(repeats, 1):
         raise InvalidInput(f"inpaint: repeats={repeats!r}; at least one is needed")
     if not sampler.one_step or type(sampler).run is not Sampler.run:
         raise InvalidInput(

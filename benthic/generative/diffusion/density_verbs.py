@@ -15,8 +15,9 @@ from torch import Tensor
 from benthic.base.capabilities import Encodes, HasDensity
 from benthic.base.likelihood import Likelihood
 from benthic.base.seeds import generator
+from benthic.base.settings import is_number, is_real
 from benthic.base.validation import speaking
-from benthic.generative.diffusion.as_denoiser import AsDenoiser, is_number
+from benthic.generative.diffusion.as_denoiser import AsDenoiser
 from benthic.generative.diffusion.bounds import continuous_bound
 from benthic.generative.diffusion.denoiser import Denoising, first_time
 from benthic.generative.diffusion.flow_density import flow_likelihood
@@ -141,7 +142,7 @@ class DensityVerbs(AsDenoiser, Encodes, HasDensity):
         that the discrete pictures take under this model.
         """
         tensor, origin = self._arrive(X, "bits_per_dim")
-        if not is_number(level) or not 0 < level < float("inf"):
+        if not is_real(level) or not level > 0:
             raise self._fail("bits_per_dim", f"level is {level!r}; the distance between values must be positive")
         spread = torch.rand(tensor.shape, generator=generator(0, "dequantize"), dtype=tensor.dtype)
         value = self._likelihood(tensor + level * spread.to(tensor.device), method, given).value

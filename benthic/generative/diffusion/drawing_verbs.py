@@ -6,14 +6,13 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from benthic.base.capabilities import Samples
-from benthic.base.errors import InvalidInput
 from benthic.base.progress import Bar
 from benthic.base.seeds import derive, generator
+from benthic.base.settings import whole
 from benthic.base.validation import speaking
 from benthic.generative.diffusion.as_denoiser import AsDenoiser
 from benthic.generative.diffusion.conditioning import edit, inpaint, start_of
@@ -35,8 +34,7 @@ class DrawingVerbs(AsDenoiser, Uses, Samples):
 
     def _check_sampling(self, sampler: Any, steps: Any) -> None:
         sampler_of(sampler)
-        if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or steps < 2:
-            raise InvalidInput(f"steps is {steps!r}; sampling takes a whole number of at least 2")
+        whole("steps", steps, 2)
 
     @torch.no_grad()
     def sample(

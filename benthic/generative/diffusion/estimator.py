@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from benthic.base.errors import InvalidInput
 from benthic.base.seeds import forked, generator
+from benthic.base.settings import is_number, is_whole
 from benthic.base.validation import speaking
 from benthic.data.batch import Batch
 from benthic.data.standardize import Standardizer
@@ -170,14 +171,13 @@ class DiffusionEstimator(DiffusionVerbs, NetworkEstimator):
         self._check_settings()
 
     def _check_settings(self) -> None:
-        sizes = (self.hidden, self.depth)
-        if not all(isinstance(size, (int, np.integer)) and size >= 1 for size in sizes):
+        if not is_whole(self.hidden, 1) or not is_whole(self.depth, 1):
             raise InvalidInput(
                 f"hidden is {self.hidden!r} and depth {self.depth!r}; both must be whole numbers of at least 1"
             )
         for name in ("dropout", "condition_dropout"):
             share = getattr(self, name)
-            if not isinstance(share, (int, float)) or not 0 <= share < 1:
+            if not is_number(share) or not 0 <= share < 1:
                 raise InvalidInput(f"{name} is {share!r}; a share must lie in [0, 1)")
         self._check_sampling(self._setting("sampler"), self._setting("steps"))
         sampler_of(self._setting("sampler"))

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from benthic.base.errors import InvalidInput, nearest
+from benthic.base.settings import is_whole
 from benthic.generative.diffusion.process import Process
 
 GRIDS = ("uniform", "karras", "log_snr")
@@ -38,7 +39,7 @@ def time_grid(
     kind = process.grid if kind is None else kind
     if kind not in GRIDS:
         raise InvalidInput(f"time_grid: {kind!r} is unknown{nearest(str(kind), GRIDS)}; there are {', '.join(GRIDS)}")
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 2:
+    if not is_whole(steps, 2):
         raise InvalidInput(f"time_grid: steps={steps!r}; at least 2 are needed, one to begin with and one to end with")
     if not (math.isfinite(rho) and rho > 0):
         raise InvalidInput(f"time_grid: rho={rho}; it must be positive")

@@ -13,6 +13,7 @@ from torch import Tensor
 from benthic.base.errors import InvalidInput
 from benthic.base.seeds import generator as stream_of
 from benthic.base.seeds import seed_of
+from benthic.base.settings import is_whole
 from benthic.generative.diffusion.denoiser import Denoising
 from benthic.generative.diffusion.grids import checked_times, time_grid
 from benthic.generative.diffusion.process import Process, standard_normal
@@ -54,7 +55,7 @@ def sample(denoiser: Denoising, shape: Sequence[int] | None = None, **options: A
 
 def trajectory(denoiser: Denoising, shape: Sequence[int] | None = None, *, every: int = 1, **options: Any) -> Path:
     """The way of samples from noise to data; every: keep the points of so many moves. Options: as of ``sample``."""
-    if isinstance(every, bool) or not isinstance(every, int) or every < 1:
+    if not is_whole(every, 1):
         raise InvalidInput(f"trajectory: every={every!r}; it must be a whole number of at least 1")
     watch = _travel(denoiser, shape, every, **options)[1]
     return Path(torch.tensor(watch.times, dtype=torch.float64), torch.stack(watch.states))
@@ -104,7 +105,7 @@ def grid_for(
     t_first: float = math.inf,
 ) -> list[Point]:
     """The points that a sampler visits; t_first: with the most noise at which the denoiser can be asked."""
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 2:
+    if not is_whole(steps, 2):
         raise InvalidInput(f"sample: steps={steps!r}; at least 2 are needed")
     if times is None or isinstance(times, str):
         grid = time_grid(process, steps + int(not denoise), times, t_start=t_start)

@@ -11,14 +11,15 @@ import torch
 from torch import Tensor
 
 from benthic.base.errors import InvalidInput
+from benthic.base.settings import is_number
 
 Binarize = Any  # "auto", False, True or a threshold
 
 
 def check_binarize(binarize: Binarize) -> None:
     """Refuse what is no way to make bits."""
-    number = isinstance(binarize, (bool, int, float)) and not math.isnan(binarize)
-    if number or (isinstance(binarize, str) and binarize == "auto"):
+    threshold = is_number(binarize) and not math.isnan(binarize)
+    if isinstance(binarize, bool) or threshold or (isinstance(binarize, str) and binarize == "auto"):
         return
     raise InvalidInput(f"binarize is {binarize!r}; use 'auto', False, True or a number, the threshold of a one")
 

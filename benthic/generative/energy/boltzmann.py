@@ -13,10 +13,11 @@ from sklearn.utils.metaestimators import available_if
 from torch import Tensor, nn
 
 from benthic.base.capabilities import Encodes, HasDensity, Samples, to_numpy
-from benthic.base.errors import InvalidInput, nearest
+from benthic.base.errors import InvalidInput
 from benthic.base.estimate import Estimate
 from benthic.base.likelihood import Bound, Likelihood
 from benthic.base.seeds import generator
+from benthic.base.settings import one_of, whole
 from benthic.base.validation import speaking
 from benthic.data.batch import Batch
 from benthic.generative.energy.bits import check_binarize, check_bits, cut, thresholds_of
@@ -130,14 +131,8 @@ class BernoulliRBM(Uses, Encodes, Samples, HasDensity, NetworkEstimator):
     def _enter(self, intake: Intake, session: Session) -> None:
         """Check the settings, and look at the data."""
         for name in ("n_components", "gibbs_steps", "chains", "sampling_steps"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
-                raise InvalidInput(f"{name} is {value!r}; it must be a whole number of at least 1")
-        if self.objective not in OBJECTIVES:
-            raise InvalidInput(
-                f"objective {self.objective!r} is unknown{nearest(str(self.objective), OBJECTIVES)}; "
-                f"use {' or '.join(OBJECTIVES)}"
-            )
+            whole(name, getattr(self, name))
+        one_of("objective", self.objective, OBJECTIVES)
         check_binarize(self.binarize)
         self._width, self._n_features_out = intake.width, int(self.n_components)
         rows = intake.sample(_LOOK, session.seed).X

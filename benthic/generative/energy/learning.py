@@ -6,13 +6,13 @@ import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from benthic.base.errors import InvalidInput, nearest
+from benthic.base.errors import InvalidInput
+from benthic.base.settings import is_number, is_real, number, one_of, positive, whole
 from benthic.data.batch import Batch
 from benthic.generative.energy.chains import ACCEPTANCE, SAMPLERS, default_stream, kernel_of, resized, target_of, walk
 from benthic.generative.energy.networks import REFERENCES, EnergyNetwork, kind_of
@@ -142,27 +142,17 @@ def settings_of(model: Any, event: tuple[int, ...], trainer: Trainer) -> EnergyS
 
 
 def _named(name: str, value: Any, known: tuple[str, ...], usual: str) -> str:
-    if not isinstance(value, str) or value not in known:
-        raise InvalidInput(f"{name} {value!r} is unknown{nearest(str(value), known)}; use {', '.join(known)}")
-    return usual if value == "auto" else value
+    return usual if one_of(name, value, known) == "auto" else str(value)
 
 
 def _check_numbers(model: Any) -> None:
     counts = ("chain_steps", "buffer_size", "noise_levels", "noise_ratio", "slices", "sampling_steps")
     for name in counts:
-        value = getattr(model, name)
-        if name in ("sampling_steps", "noise_levels") and value is None:
-            continue
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise InvalidInput(f"{name} is {value!r}; it must be a whole number of at least 1")
+        whole(name, getattr(model, name), optional=name in ("sampling_steps", "noise_levels"))
     for name in ("step_size", "temperature"):
-        value = getattr(model, name)
-        if value is not None and not (isinstance(value, Real) and 0 < value < math.inf):
-            raise InvalidInput(f"{name} is {value!r}; it must be positive and finite")
-    if not (isinstance(model.restart, Real) and 0 <= model.restart <= 1):
-        raise InvalidInput(f"restart is {model.restart!r}; it is a share between 0 and 1")
-    if not (isinstance(model.regularization, Real) and 0 <= model.regularization < math.inf):
-        raise InvalidInput(f"regularization is {model.regularization!r}; a weight must be >= 0")
+        positive(name, getattr(model, name), optional=True)
+    number("restart", model.restart, 0, 1, ends="[]")
+    number("regularization", model.regularization)
 
 
 def _check_together(model: Any, objective: str, by_chains: bool, trainer: Trainer) -> None:
@@ -185,8 +175,8 @@ def _noise_of(model: Any, objective: str, usual: Any) -> tuple[float, tuple[floa
     value = model.noise
     if value is None:
         value = usual if objective == "denoising" else 0.0
-    parts = [value] if isinstance(value, (int, float)) else list(value)
-    good = len(parts) in (1, 2) and all(isinstance(part, (int, float)) and 0 <= part < math.inf for part in parts)
+    parts = [value] if is_number(value) else list(value)
+    good = len(parts) in (1, 2) and all(is_real(part) and part >= 0 for part in parts)
     if not good or (objective == "denoising" and not all(parts)) or (len(parts) == 2 and not parts[0] > parts[1] > 0):
         raise InvalidInput(f"noise is {model.noise!r}; give a positive number, or (largest, smallest) with 'denoising'")
     if len(parts) == 2 and objective != "denoising":

@@ -19,6 +19,7 @@ from benthic.base.estimate import Estimate
 from benthic.base.likelihood import Likelihood
 from benthic.base.progress import Bar
 from benthic.base.seeds import generator
+from benthic.base.settings import whole
 from benthic.base.validation import speaking
 from benthic.data.batch import Batch
 from benthic.generative.energy.chains import anneal, groups_of, in_groups, kernel_of, settle, target_of
@@ -32,7 +33,6 @@ from benthic.generative.energy.units import Whitening
 from benthic.generative.flows.gaps import Moments, fill_gaps
 from benthic.nets.evaluate import device_of, in_blocks, in_type
 from benthic.samplers.annealing.importance import annealed_importance
-from benthic.samplers.langevin.overdamped import is_count
 from benthic.training.estimator import Session
 from benthic.training.gradient import Player
 from benthic.training.intake import Intake
@@ -261,8 +261,7 @@ class EnergyModel(Uses, Samples, HasDensity, ClassNamePrefixFeaturesOutMixin, Tr
         chains, instead of ``sampling_steps``.
         """
         self._check_draws(n)
-        if steps is not None and not is_count(steps, 1):
-            raise self._fail("sample", f"steps is {steps!r}; it must be a whole number of at least 1")
+        whole(f"{type(self).__name__}.sample: steps", steps, optional=True)
         noise = generator(self._sampling_seed(seed), "sample", device=device_of(self.network_))
         if given is None:
             return self._data_out(self.units_.outward(self._draw(n, noise, start, steps)))

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from benthic.base.errors import InvalidInput
+from benthic.base.settings import sizes
 from benthic.nets.activations import activation
 from benthic.nets.conv import default_channels, padding_of
 from benthic.nets.embedding import LevelEmbedding
@@ -276,12 +277,9 @@ def body_of(
     if kind == "own":
         return OwnEnergy(network, event)
     if kind == "mlp":
-        sizes = (hidden,) if isinstance(hidden, int) else tuple(hidden)
-        if not all(isinstance(size, int) and size > 0 for size in sizes):
-            raise InvalidInput(f"hidden_layer_sizes is {hidden!r}; give whole numbers of at least 1")
-        return RowEnergy(math.prod(event), sizes, nonlinearity)
-    chosen = default_channels(*event[1:]) if channels is None else tuple(channels)
-    if not chosen or (1 << len(chosen)) > 2 * min(event[1:]):
+        return RowEnergy(math.prod(event), sizes("hidden_layer_sizes", hidden, empty=True), nonlinearity)
+    chosen = default_channels(*event[1:]) if channels is None else sizes("channels", channels)
+    if (1 << len(chosen)) > 2 * min(event[1:]):
         raise InvalidInput(f"channels {chosen} halve the picture {len(chosen)} times; {event[1:]} pixels allow fewer")
     made = LeveledEnergy if leveled else PictureEnergy
     return made((event[0], event[1], event[2]), chosen, nonlinearity)

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from benthic.base.errors import InvalidInput
+from benthic.base.settings import is_whole
 from benthic.generative.energy.boltzmann_network import BoltzmannNetwork, draw_bits
 from benthic.samplers.annealing.importance import annealing_temperatures
 from benthic.samplers.annealing.weights import AnnealedWeights
@@ -92,7 +93,7 @@ def annealed_partition(
     base_bias: (visible,) the logits :math:`a_0` of the start, best those of the data. temperatures: how many steps,
     or their values from 0 to 1. exact: draws of the machine (chains, visible) from which chains run in reverse.
     """
-    betas = annealing_temperatures(temperatures) if isinstance(temperatures, int) else temperatures
+    betas = annealing_temperatures(temperatures) if is_whole(temperatures) else temperatures
     steps, base = betas.tolist(), base_bias.to(network.weight)
     path = _Path(network, base)
     if exact is None:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from benthic.base.errors import InvalidInput, nearest
 from benthic.base.schema import Schema
+from benthic.base.settings import is_number, whole
 
 KINDS = ("real", "positive", "discrete")
 _EXACT = 2.0**53  # below which floats hold all whole numbers
@@ -226,7 +227,7 @@ def _one(name: str, source: tuple[int, ...], kind: str, wish: Any, rows: Tensor)
 
 
 def _interval(name: str, source: tuple[int, ...], wish: Any) -> tuple[Any, ...]:
-    numbers = all(isinstance(end, (int, float, np.number)) for end in wish)
+    numbers = all(is_number(end) for end in wish)
     if len(wish) != 2 or not numbers or not -np.inf < wish[0] < wish[1] < np.inf:
         raise InvalidInput(f"{name} is declared {wish!r}; give a finite (low, high) with low < high")
     return name, source, "interval", float(wish[0]), float(wish[1]), 1.0, 0
@@ -247,7 +248,6 @@ def picture_columns(width: int, rows: Tensor, levels: int, dequantize: bool) -> 
     """The pixels of pictures: so many levels 0, 1, ... or 0, 1 / (levels - 1), ...; or numbers as they are."""
     if not dequantize:
         return _joined(width, [("a pixel", (i,), "real", 0.0, 0.0, 1.0, 0) for i in range(width)])
-    if not isinstance(levels, int) or levels < 2:
-        raise InvalidInput(f"levels is {levels!r}; it must be a whole number of at least 2")
+    levels = whole("levels", levels, 2)
     step = 1.0 if float(rows.max()) > 1.0 else 1.0 / (levels - 1)
     return _joined(width, [("a pixel", (i,), "levels", 0.0, 0.0, step, levels) for i in range(width)])

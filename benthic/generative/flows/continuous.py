@@ -15,9 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from benthic.base.capabilities import Encodes, HasExactDensity, Samples, to_numpy
-from benthic.base.errors import InvalidInput, nearest
+from benthic.base.errors import InvalidInput
 from benthic.base.likelihood import Likelihood
 from benthic.base.seeds import generator
+from benthic.base.settings import is_number, is_whole, number, one_of, sizes, whole
 from benthic.base.validation import speaking
 from benthic.data.batch import Batch
 from benthic.dynamics import SolveError
@@ -44,10 +45,6 @@ _GRADIENT_BLOCK = 1 << 8  # rows whose steps are all kept
 _MOMENT_DRAWS = 1024
 _IMPUTE_CHAINS = 16
 _COARSE = 1e-3  # tolerance of log-densities that only choose among candidates for a gap, or color a picture
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and value >= 1
 
 
 def _with_updates(trainer: Trainer, rows: int) -> Trainer:
@@ -154,28 +151,20 @@ class ContinuousFlow(Uses, Encodes, Samples, HasExactDensity, NetworkEstimator):
     def _check_settings(self) -> None:
         with speaking(self, "fit"):
             curve(self.activation)
-            for name, value, known in (("divergence", self.divergence, DIVERGENCES), ("method", self.method, METHODS)):
-                if value not in known:
-                    raise InvalidInput(
-                        f"{name} {value!r} is unknown{nearest(str(value), known)}; use {', '.join(known)}"
-                    )
-            if not self._hidden or not all(map(_is_count, self._hidden)):
-                raise InvalidInput(
-                    f"hidden_layer_sizes is {self.hidden_layer_sizes!r}; give one or more whole numbers >= 1"
-                )
+            one_of("divergence", self.divergence, DIVERGENCES)
+            one_of("method", self.method, METHODS)
+            sizes("hidden_layer_sizes", self.hidden_layer_sizes)
             self._check_solver()
-            if not 0 <= self.regularization < math.inf:
-                raise InvalidInput(f"regularization is {self.regularization}; a weight must be >= 0")
+            number("regularization", self.regularization)
 
     def _check_solver(self) -> None:
         if self.solver_steps is None and self.method not in CONTROLLED:
             raise InvalidInput(
                 f"method {self.method!r} does not know its own error; give solver_steps, or use {', '.join(CONTROLLED)}"
             )
-        if self.solver_steps is not None and not _is_count(self.solver_steps):
-            raise InvalidInput(f"solver_steps is {self.solver_steps!r}; training takes at least 1 step")
+        whole("solver_steps", self.solver_steps, optional=True)
         tolerances = (self.rtol, self.atol, self.training_tolerance)
-        if not all(isinstance(value, (int, float)) and value > 0 for value in tolerances):
+        if not all(is_number(value) and value > 0 for value in tolerances):
             raise InvalidInput(
                 f"rtol is {self.rtol}, atol {self.atol} and training_tolerance {self.training_tolerance}; "
                 "tolerances must be positive"
@@ -183,8 +172,7 @@ class ContinuousFlow(Uses, Encodes, Samples, HasExactDensity, NetworkEstimator):
 
     @property
     def _hidden(self) -> tuple[int, ...]:
-        sizes = self.hidden_layer_sizes
-        return tuple(sizes) if isinstance(sizes, Sequence) else (sizes,)
+        return sizes("hidden_layer_sizes", self.hidden_layer_sizes)
 
     @property
     def _exact(self) -> bool:
@@ -226,7 +214,7 @@ class ContinuousFlow(Uses, Encodes, Samples, HasExactDensity, NetworkEstimator):
         """
         codes, origin = self._arrive_codes(Z, "paths")
         with speaking(self, "paths"):
-            times = np.linspace(0, 1, times) if isinstance(times, int) else np.asarray(times, dtype=float)
+            times = np.linspace(0, 1, times) if is_whole(times) else np.asarray(times, dtype=float)
         if times.ndim != 1 or len(times) < 2 or times[0] != 0 or times[-1] > 1 or not (np.diff(times) > 0).all():
             raise self._fail("paths", "times must rise from 0 to at most 1, two or more of them")
         network = in_type(self.network_, codes.dtype)

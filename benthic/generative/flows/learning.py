@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +13,7 @@ from torch.nn import functional as F
 
 from benthic.base.arrays import is_tensor
 from benthic.base.errors import InvalidInput
+from benthic.base.settings import is_real, is_whole, one_of, sizes, whole
 from benthic.base.validation import speaking
 from benthic.data.batch import Batch
 from benthic.data.standardize import Standardizer
@@ -186,8 +186,7 @@ class FlowEstimator(NetworkEstimator):
 
     @property
     def _hidden(self) -> tuple[int, ...]:
-        sizes = self.hidden_layer_sizes
-        return tuple(sizes) if isinstance(sizes, Sequence) else (sizes,)
+        return sizes("hidden_layer_sizes", self.hidden_layer_sizes)
 
     def _build_network(self, name: str) -> nn.Module:
         design = self._design()
@@ -238,19 +237,12 @@ class FlowEstimator(NetworkEstimator):
     def _check_settings(self) -> None:
         design_kind(self.kind, None)
         activation(self.activation)
-        _one_of("dequantize", self.dequantize, DEQUANTIZERS)
-        _one_of("condition", self.condition, CONDITIONS)
-        sizes = self._hidden
-        if not sizes or not all(isinstance(size, int) and size >= 1 for size in sizes):
-            raise InvalidInput(
-                f"hidden_layer_sizes is {self.hidden_layer_sizes!r}; give one or more whole numbers >= 1"
-            )
-        for name in ("transforms", "scales", "channels", "bins"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise InvalidInput(f"{name} is {value!r}; it must be a whole number of at least 1")
-        number = isinstance(self.bound, (int, float)) and 0 < self.bound < math.inf
-        if not 2 <= self.bins <= 500 or not number:
+        one_of("dequantize", self.dequantize, DEQUANTIZERS)
+        one_of("condition", self.condition, CONDITIONS)
+        sizes("hidden_layer_sizes", self.hidden_layer_sizes)
+        for name in ("transforms", "scales", "channels"):
+            whole(name, getattr(self, name), optional=True)
+        if not is_whole(self.bins, 2, 500) or not is_real(self.bound) or not self.bound > 0:
             raise InvalidInput(f"bins is {self.bins!r} and bound {self.bound!r}; use 2 to 500 bins, a positive bound")
 
     # -- conditions ------------------------------------------------------------------------------------
@@ -318,11 +310,6 @@ class FlowEstimator(NetworkEstimator):
         if self.condition is not None:
             facts["classes" if self.condition == "labels" else "numbers given"] = self._conditions()
         return facts
-
-
-def _one_of(name: str, value: Any, known: tuple[Any, ...]) -> None:
-    if value not in known:
-        raise InvalidInput(f"{name} is {value!r}; use one of {', '.join(repr(k) for k in known)}")
 
 
 def _frequencies(intake: Intake, classes: int) -> np.ndarray:

@@ -13,6 +13,7 @@ from benthic.base.arrays import from_numpy
 from benthic.base.errors import InvalidInput
 from benthic.base.schema import Schema
 from benthic.base.seeds import derive, seed_of
+from benthic.base.settings import is_whole, whole
 from benthic.generative.gan.columns_layer import ColumnActivation
 from benthic.generative.gan.columns_parts import Part, decode_part, encode_part, learn_part
 
@@ -55,8 +56,7 @@ class ColumnCode:
         schema: what the columns are, whose ``encode`` made the rows; without it all are numbers. A frame may be
         given instead of rows, and is then read by its schema.
         """
-        if not isinstance(self.max_modes, int) or isinstance(self.max_modes, bool) or self.max_modes < 1:
-            raise InvalidInput(f"ColumnCode: max_modes is {self.max_modes!r}; it must be a whole number of at least 1")
+        whole("ColumnCode: max_modes", self.max_modes)
         if not self.temperature > 0:
             raise InvalidInput(f"ColumnCode: temperature is {self.temperature!r}; it must be positive, such as 0.2")
         table, schema = _read(rows, schema)
@@ -178,7 +178,7 @@ class ColumnCode:
         return {
             "max_modes": self.max_modes,
             "temperature": self.temperature,
-            "random_state": self.random_state if isinstance(self.random_state, int) else None,
+            "random_state": self.random_state if is_whole(self.random_state) else None,
             "names": tuple(part.name for part in self.parts),
             "kinds": tuple(part.kind for part in self.parts),
             "missing": tuple(part.missing for part in self.parts),

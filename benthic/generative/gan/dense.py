@@ -7,6 +7,7 @@ from typing import Any, Self
 from torch import nn
 
 from benthic.base.errors import InvalidInput
+from benthic.base.settings import sizes
 from benthic.generative.gan.estimator import AdversarialEstimator
 from benthic.generative.gan.networks import Critic, OwnCritic, OwnGenerator, mlp_generator, pair_of_modules
 from benthic.nets.activations import activation
@@ -30,6 +31,7 @@ class DenseAdversarialEstimator(AdversarialEstimator):
     def _check_settings(self) -> None:
         super()._check_settings()
         activation(self.activation)
+        sizes("hidden_layer_sizes", self.hidden_layer_sizes, empty=True)
         if not isinstance(self.network, str):
             pair_of_modules(self.network)
         elif self.network not in ("auto", "mlp"):
@@ -39,8 +41,7 @@ class DenseAdversarialEstimator(AdversarialEstimator):
 
     @property
     def _hidden(self) -> tuple[int, ...]:
-        sizes = self.hidden_layer_sizes
-        return (sizes,) if isinstance(sizes, int) else tuple(sizes)
+        return sizes("hidden_layer_sizes", self.hidden_layer_sizes, empty=True)
 
     def _row_size(self) -> int:
         """Numbers in a row as the networks see it."""

@@ -16,9 +16,10 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from benthic.base.capabilities import Encodes, HasDensity, Samples
-from benthic.base.errors import InvalidInput, nearest
+from benthic.base.errors import InvalidInput
 from benthic.base.likelihood import Likelihood
 from benthic.base.seeds import generator, np_generator
+from benthic.base.settings import one_of, positive, whole
 from benthic.base.validation import speaking
 from benthic.data.batch import Batch
 from benthic.data.standardize import Standardizer
@@ -123,16 +124,10 @@ class AdversarialEstimator(Uses, Encodes, Samples, HasDensity, NetworkEstimator)
         loss_of(self.loss)
         regularizer_of(self.penalty, self.penalty_weight)
         for name in ("latent_dim", "latent_components", "critic_steps"):
-            if not _is_count(getattr(self, name)):
-                raise InvalidInput(f"{name} is {getattr(self, name)!r}; it must be a whole number of at least 1")
+            whole(name, getattr(self, name))
         for name in ("generator_lr", "critic_lr"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise InvalidInput(f"{name} is {value!r}; it must be positive, or None for the trainer's lr")
-        if self.game not in GAMES:
-            raise InvalidInput(
-                f"game {self.game!r} is unknown{nearest(str(self.game), GAMES)}; use one of {', '.join(GAMES)}"
-            )
+            positive(name, getattr(self, name), optional=True)
+        one_of("game", self.game, GAMES)
         if self.critic_steps > 1 and self.game in ("simultaneous", "extragradient"):
             raise InvalidInput(
                 f"critic_steps is {self.critic_steps}, but in game={self.game!r} both move at once; use "
@@ -483,10 +478,6 @@ def code_centers(count: int, size: int, seed: int) -> np.ndarray:
     """
     drawn = np_generator(seed, "code centers").normal(size=(count, size))
     return drawn * math.sqrt(1.0 - CODE_SPREAD**2)
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def _on(batch: Batch, device: torch.device) -> Batch:

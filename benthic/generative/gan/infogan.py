@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from benthic.base.errors import InvalidInput
 from benthic.base.seeds import generator
+from benthic.base.settings import is_whole, number, sizes, whole
 from benthic.base.validation import speaking
 from benthic.data.batch import Batch
 from benthic.distributions.tables import mutual_information
@@ -173,15 +174,12 @@ class InfoGAN(PictureAdversarialEstimator):
 
     def _check_settings(self) -> None:
         super()._check_settings()
-        sizes = self._categories
-        if not sizes or any(not isinstance(k, (int, np.integer)) or k < 2 for k in sizes):
+        if not all(is_whole(k, 2) for k in self._categories):
             raise InvalidInput(f"categories is {self.categories!r}; give at least one code of at least 2 values")
         for name in ("continuous", "dense"):
-            if not isinstance(getattr(self, name), (int, np.integer)) or getattr(self, name) < 0:
-                raise InvalidInput(f"{name} is {getattr(self, name)!r}; it must be a whole number of at least 0")
+            whole(name, getattr(self, name), 0)
         for name in ("information_weight", "continuous_weight", "invariance"):
-            if not getattr(self, name) >= 0:
-                raise InvalidInput(f"{name} is {getattr(self, name)}; it must be at least 0")
+            number(name, getattr(self, name))
         if self.invariance and not self._pictured:
             raise InvalidInput("invariance is for pictures, whose copies are moved and turned; leave it at 0 for rows")
         if self.network not in ("auto", "mlp"):
@@ -192,7 +190,7 @@ class InfoGAN(PictureAdversarialEstimator):
 
     @property
     def _categories(self) -> tuple[int, ...]:
-        return (self.categories,) if isinstance(self.categories, int) else tuple(self.categories)
+        return sizes("categories", self.categories)
 
     def _meaning_size(self) -> int:
         """Numbers that codes with a meaning take: one for each value of a category, one for each number."""

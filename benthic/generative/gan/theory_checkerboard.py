@@ -12,6 +12,7 @@ from torch.nn.functional import conv1d, conv_transpose1d, interpolate
 
 from benthic.base.errors import InvalidInput
 from benthic.base.estimate import Estimate, from_influence
+from benthic.base.settings import whole
 
 _NEAR, _FAR = 2, 3  # bins between a peak and the background it is compared with; a Hann window spreads peaks by one
 
@@ -159,14 +160,12 @@ def plot_checkerboard(images: Mapping[str, Any], period: int = 2) -> Any:
 
 def _check_counts(where: str, **counts: int) -> None:
     for name, value in counts.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise InvalidInput(f"{where}: {name} is {value!r}; it must be a whole number of at least 1")
+        whole(f"{where}: {name}", value)
 
 
 def _pictures(images: Any, period: int) -> Tensor:
     """(n, c, h, w) in float64, cut so that whole periods fit and each has its own bin."""
-    if not isinstance(period, int) or isinstance(period, bool) or period < 2:
-        raise InvalidInput(f"checkerboard: period is {period!r}; it must be a whole number of at least 2")
+    whole("checkerboard: period", period, 2)
     found = torch.as_tensor(images).detach().double()
     found = found[:, None] if found.ndim == 3 else found
     if found.ndim != 4 or not len(found):

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from benthic.base.arrays import is_tensor
 from benthic.base.capabilities import Predicts, to_numpy
 from benthic.base.errors import InvalidInput
+from benthic.base.settings import sizes, whole
 from benthic.base.validation import speaking
 from benthic.data.batch import Batch
 from benthic.data.standardize import Standardizer
@@ -144,8 +145,7 @@ class ImageTranslation(Predicts, NetworkEstimator):
             raise InvalidInput(
                 f"l1_weight is {self.l1_weight} and dropout {self.dropout}; they must be >= 0 and in [0, 1)"
             )
-        if not isinstance(self.critic_steps, int) or self.critic_steps < 1:
-            raise InvalidInput(f"critic_steps is {self.critic_steps!r}; it must be a whole number of at least 1")
+        whole("critic_steps", self.critic_steps)
 
     def _enter(self, intake: Intake) -> None:
         """Look at the pairs: their shapes and their ranges."""
@@ -227,18 +227,15 @@ class ImageTranslation(Predicts, NetworkEstimator):
     def _build_network(self, name: str) -> nn.Module:
         outputs = self.target_scales_.width
         if not self._pictured:
-            hidden = (
-                (self.hidden_layer_sizes,)
-                if isinstance(self.hidden_layer_sizes, int)
-                else tuple(self.hidden_layer_sizes)
-            )
+            hidden = sizes("hidden_layer_sizes", self.hidden_layer_sizes, empty=True)
             spectral = self.critic_norm == "spectral"
             return AdversarialNetwork(
                 mlp_generator(self._width, hidden, outputs, self.activation),
                 DenseCritic([self._width + outputs, *reversed(hidden)], spectral=spectral),
             )
         planes, height, width = self._event_shape
-        channels = self.channels or translator_channels(height, width)
+        given = self.channels
+        channels = translator_channels(height, width) if given is None else sizes("channels", given)
         made = self._target_event[0]
         options: dict[str, Any] = {"norm": self.norm, "upsampling": self.upsampling, "dropout": self.dropout}
         generator = Flat(SkipNet(planes, made, (height, width), channels, **options))
@@ -248,7 +245,7 @@ class ImageTranslation(Predicts, NetworkEstimator):
 
     def _patch_channels(self) -> tuple[int, ...]:
         if self.critic_channels is not None:
-            return tuple(self.critic_channels)
+            return sizes("critic_channels", self.critic_channels)
         side = min(self._event_shape[1:])
         return (64,) if side <= 16 else (64, 128) if side <= 32 else (64, 128, 256)
 

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from benthic.base.capabilities import Encodes, HasDensity, Samples
-from benthic.base.errors import InvalidInput, nearest
+from benthic.base.errors import InvalidInput
 from benthic.base.likelihood import Likelihood
 from benthic.base.seeds import generator
+from benthic.base.settings import is_number, one_of, whole
 from benthic.base.validation import speaking
 from benthic.data.batch import Batch
 from benthic.data.standardize import Standardizer
@@ -153,8 +154,7 @@ class VariationalEstimator(Uses, Encodes, Samples, HasDensity, NetworkEstimator)
 
     def _check_settings(self) -> None:
         activation(self.activation)
-        if not isinstance(self.latent_dim, int) or self.latent_dim < 1:
-            raise InvalidInput(f"latent_dim is {self.latent_dim!r}; it must be a whole number of at least 1")
+        whole("latent_dim", self.latent_dim)
         if self.beta < 0 or self.noise_floor <= 0:
             raise InvalidInput(f"beta is {self.beta} and noise_floor {self.noise_floor}; they must be >= 0 and > 0")
         if not 0 <= self.kl_warmup <= 1 or self.free_bits < 0:
@@ -162,13 +162,9 @@ class VariationalEstimator(Uses, Encodes, Samples, HasDensity, NetworkEstimator)
                 f"kl_warmup is {self.kl_warmup} and free_bits {self.free_bits}; the first is a share of training "
                 "between 0 and 1, the second must be >= 0"
             )
-        if self.noise not in NOISES and not (isinstance(self.noise, (int, float)) and self.noise > 0):
+        if self.noise not in NOISES and not (is_number(self.noise) and self.noise > 0):
             raise InvalidInput(f"noise is {self.noise!r}; use one of {', '.join(NOISES)} or a positive number")
-        if self.posterior not in POSTERIORS:
-            raise InvalidInput(
-                f"posterior {self.posterior!r} is unknown{nearest(str(self.posterior), POSTERIORS)}; "
-                f"use one of {', '.join(POSTERIORS)}"
-            )
+        one_of("posterior", self.posterior, POSTERIORS)
         if self.posterior == "von_mises_fisher" and (self.prior != "normal" or self.latent_dim < 2):
             raise InvalidInput("posterior='von_mises_fisher' has the uniform prior and codes of at least 2 coordinates")
         if self.posterior == "flow" and self.prior == "vamp":

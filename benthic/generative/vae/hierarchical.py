@@ -10,6 +10,7 @@ from torch import nn
 
 from benthic.base.errors import InvalidInput
 from benthic.base.seeds import generator
+from benthic.base.settings import is_whole, sizes
 from benthic.generative.vae.estimator import VariationalEstimator
 from benthic.nets.evaluate import device_of, in_type
 from benthic.nets.hierarchy import INFERENCES, HierarchicalNetwork, Shape
@@ -111,24 +112,26 @@ class HierarchicalVAE(VariationalEstimator):
         What ``decode`` makes of them shows what the higher levels know: they keep it, and the rest varies.
         """
         codes, origin = self._arrive_codes(Z, "redraw")
-        if not isinstance(levels, int) or not 0 <= levels <= len(self._dims()):
+        if not is_whole(levels, 0, len(self._dims())):
             raise self._fail("redraw", f"levels is {levels!r}; it is a whole number from 0 to {len(self._dims())}")
         network: Any = in_type(self.network_, codes.dtype)
         noise = generator(self._sampling_seed(seed), "redraw")
         return origin.mirror(network.redraw(codes.to(device_of(network)), levels, noise))
 
     def _dims(self) -> tuple[int, ...]:
-        return _sizes(self.level_dims)
+        return sizes("level_dims", self.level_dims, empty=True)
 
     def _check_settings(self) -> None:
-        if not self._dims() or not all(isinstance(size, int) and size > 0 for size in self._dims()):
+        if not self._dims():
             raise InvalidInput(f"level_dims is {self.level_dims!r}; it holds a positive size for each level, z_1 first")
+        sizes("level_layer_sizes", self.level_layer_sizes, empty=True)
         if self.inference not in INFERENCES:
             raise InvalidInput(f"inference is {self.inference!r}; use 'top_down' or 'bottom_up'")
         super()._check_settings()
 
     def _shape(self) -> Shape:
-        return Shape(self._dims(), self.inference, bool(self.skip), _sizes(self.level_layer_sizes), self.activation)
+        widths = sizes("level_layer_sizes", self.level_layer_sizes, empty=True)
+        return Shape(self._dims(), self.inference, bool(self.skip), widths, self.activation)
 
     def _build_network(self, name: str) -> nn.Module:
         plan, law, shape = self._plan(), self.space_.observation(self.noise, self.noise_floor), self._shape()
@@ -169,7 +172,3 @@ class HierarchicalVAE(VariationalEstimator):
         right.bar(names, self.level_kl_, color="C0")
         right.set(xlabel="level", ylabel="nats")
         return figure
-
-
-def _sizes(sizes: Any) -> tuple[int, ...]:
-    return (sizes,) if isinstance(sizes, int) else tuple(sizes)

@@ -8,6 +8,7 @@ from typing import Any, Self
 from torch import Tensor
 
 from benthic.base.errors import InvalidInput
+from benthic.base.settings import whole
 from benthic.generative.vae.estimator import VariationalEstimator
 from benthic.training.intake import Intake
 
@@ -73,8 +74,7 @@ class ImportanceWeightedVAE(VariationalEstimator):
 
     def _check_settings(self) -> None:
         super()._check_settings()
-        if not isinstance(self.draws, int) or self.draws < 1:
-            raise InvalidInput(f"draws is {self.draws!r}; it must be a whole number of at least 1")
+        whole("draws", self.draws)
         if self.posterior == "flow":
             raise InvalidInput("posterior='flow' has no gradient with low variance for several draws; use VAE for it")
 

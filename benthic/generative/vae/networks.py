@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from benthic.base.errors import InvalidInput
+from benthic.base.settings import sizes
 from benthic.nets.conv import ConvDecoder, ConvEncoder, default_channels, padding_of
 from benthic.nets.evaluate import dry_run
 from benthic.nets.mlp import MLP
@@ -93,11 +94,12 @@ def plan_of(
         raise InvalidInput(f"network {network!r} is unknown; use 'auto', 'mlp', 'conv' or a pair (encoder, decoder)")
     if not isinstance(network, str):
         _check_pair(network, planes)
-    sizes = (hidden,) if isinstance(hidden, int) else tuple(hidden)
-    shrink = default_channels(*event[1:]) if channels is None and network == "conv" else tuple(channels or ())
+    widths = sizes("hidden_layer_sizes", hidden, empty=True)
+    given = () if channels is None else sizes("channels", channels, empty=True)
+    shrink = default_channels(*event[1:]) if channels is None and network == "conv" else given
     if network == "conv" and (not shrink or (1 << len(shrink)) > 2 * min(event[1:])):
         raise InvalidInput(f"channels {shrink} halve the picture {len(shrink)} times; {event[1:]} pixels allow fewer")
-    return Plan(network, event, sizes, shrink, activation, planes, conditions)
+    return Plan(network, event, widths, shrink, activation, planes, conditions)
 
 
 def _check_pair(network: Any, planes: int) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from benthic.base.errors import InvalidInput, nearest
 from benthic.base.schema import Schema
+from benthic.base.settings import whole
 from benthic.data.standardize import Standardizer
 from benthic.nets.observation import (
     BernoulliObservation,
@@ -171,8 +172,7 @@ def space_of(
     if decoder == "mixed":
         return _mixed(width, schema)
     if decoder in ("categorical", "logistic"):
-        if not isinstance(levels, int) or levels < 2:
-            raise InvalidInput(f"levels is {levels!r}; it must be a whole number of at least 2")
+        levels = whole("levels", levels, 2)
         unit = 1.0 if float(np.nanmax(rows.float().cpu().numpy())) > 1.0 else 1.0 / (levels - 1)
         return Space(decoder, width, levels=levels, unit=unit, picture=picture)
     return Space(decoder, width, binarize=binarize, picture=picture)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from benthic.base.errors import InvalidInput
 from benthic.base.seeds import derive, generator
+from benthic.base.settings import is_whole, whole
 from benthic.base.validation import speaking
 from benthic.data.batch import Batch
 from benthic.generative.vae.clusters import WAYS, ClusterNetwork, start_clusters
@@ -132,13 +133,9 @@ class VaDE(ClusterMixin, VariationalEstimator):
 
     def _check_settings(self) -> None:
         super()._check_settings()
-        epochs = self.pretrain_epochs
-        if epochs is not None and (not isinstance(epochs, (int, np.integer)) or epochs < 0):
-            raise InvalidInput(f"pretrain_epochs is {epochs!r}; it must be None or a whole number of at least 0")
-        if not isinstance(self.guided_epochs, (int, np.integer)) or self.guided_epochs < 0:
-            raise InvalidInput(f"guided_epochs is {self.guided_epochs!r}; it must be a whole number of at least 0")
-        if not isinstance(self.n_init, (int, np.integer)) or self.n_init < 1:
-            raise InvalidInput(f"n_init is {self.n_init!r}; it must be a whole number of at least 1")
+        whole("pretrain_epochs", self.pretrain_epochs, 0, optional=True)
+        whole("guided_epochs", self.guided_epochs, 0)
+        whole("n_init", self.n_init)
         if not hasattr(self.start, "fit_transform") and self.start not in WAYS:
             raise InvalidInput(f"start is {self.start!r}; use 'mixture', 'map' or an estimator that makes a map")
         self._counts()
@@ -149,7 +146,7 @@ class VaDE(ClusterMixin, VariationalEstimator):
         if isinstance(counts, range):
             raise InvalidInput(f"n_clusters is {counts}; pass a list, list({counts})")
         found = list(counts) if isinstance(counts, (list, tuple, np.ndarray)) else [counts]
-        if not found or not all(isinstance(k, (int, np.integer)) and k >= 1 for k in found):
+        if not found or not all(is_whole(k, 1) for k in found):
             raise InvalidInput(f"n_clusters is {counts!r}; it must be a whole number of at least 1, or a list of such")
         return sorted({int(k) for k in found})
 

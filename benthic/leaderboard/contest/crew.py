@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from benthic.base.errors import InvalidInput
+from benthic.base.settings import is_whole
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 _FOREVER = 1e9
@@ -35,7 +36,7 @@ def processes(n_jobs: Any) -> int:
     >>> processes(2), processes(-1) > 0
     (2, True)
     """
-    if not isinstance(n_jobs, int) or isinstance(n_jobs, bool) or n_jobs < -1:
+    if not is_whole(n_jobs, -1):
         raise InvalidInput(f"compare: n_jobs is {n_jobs!r}; so many processes, -1 for all cores, or 0 for none")
     return n_jobs if n_jobs >= 0 else os.cpu_count() or 1
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from benthic.base.errors import InvalidInput
 from benthic.base.seeds import np_generator
+from benthic.base.settings import is_whole
 from benthic.leaderboard.contest.contestants import takes_gaps
 from benthic.leaderboard.contest.gaps import filled
 from benthic.leaderboard.contest.material import Material
@@ -115,7 +116,7 @@ def seeds_of(seeds: Any, random_state: int = 0) -> tuple[int, ...]:
     >>> seeds_of(3), seeds_of([5, 7])
     ((0, 1, 2), (5, 7))
     """
-    if isinstance(seeds, (int, np.integer)) and not isinstance(seeds, bool):
+    if is_whole(seeds):
         if seeds < 1:
             raise InvalidInput(f"compare: seeds is {seeds}; at least 1 fit a model is needed, 3 are useful")
         return tuple(range(int(random_state), int(random_state) + int(seeds)))

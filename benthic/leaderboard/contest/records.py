@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from benthic.base.errors import InvalidInput, nearest
 from benthic.base.likelihood import Bound, Likelihood, Measure
+from benthic.base.settings import is_real
 
 Origin = Literal["catalogue", "given", "baseline", "scikit-learn"]
 Status = Literal["ok", "failed", "out of budget", "not finite"]
@@ -77,8 +78,7 @@ def _kind(kind: Any) -> Any:
 
 
 def _amount(amount: Any, value: Any) -> float:
-    good = isinstance(amount, (int, float)) and not isinstance(amount, bool) and math.isfinite(amount) and amount > 0
-    if not good:
+    if not is_real(amount) or not amount > 0:
         raise InvalidInput(f"compare: budget is {value!r}; it must be above zero, as 30, '30s' or '10m'")
     return float(amount)
 

@@ -28,7 +28,7 @@ def sized(contestant: Contestant, material: Material, split: Split, budget: Budg
     few rows.
     """
     params = contestant.model.get_params(deep=False) if hasattr(contestant.model, "get_params") else {}
-    widths = {name: params[name] for name in _WIDTHS if params.get(name)}
+    widths = {name: params[name] for name in _WIDTHS if params.get(name) is not None and np.size(params[name])}
     if budget.kind != "parameters" or not widths or "trainer" not in params:
         return contestant
     rows = material.give(split.fit_for(contestant.model)[:_ROWS], material.form(contestant))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from numbers import Integral
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from benthic.base.errors import InvalidInput, nearest
+from benthic.base.settings import is_real, is_whole, whole
 from benthic.nets.invertible.spline import rational_quadratic
 
 _STEEPEST = math.log(1e3)  # of log-scales
@@ -57,7 +57,7 @@ class SplineLaw(Law):
     """A rational-quadratic spline of [-bound, bound], the identity outside; see ``rational_quadratic``."""
 
     def __init__(self, bins: int = 8, bound: float = 5.0, *, fused: bool = True) -> None:
-        if not isinstance(bins, Integral) or not 2 <= bins <= 500 or not 0 < bound < math.inf:
+        if not is_whole(bins, 2, 500) or not (is_real(bound) and bound > 0):
             raise InvalidInput(
                 f"SplineLaw: bins is {bins!r} and bound {bound!r}; use 2 to 500 bins and a finite bound above 0"
             )
@@ -82,8 +82,7 @@ class SigmoidLaw(Law):
     """
 
     def __init__(self, units: int = 8) -> None:
-        if not isinstance(units, Integral) or units < 1:
-            raise InvalidInput(f"SigmoidLaw: units is {units!r}; it must be a whole number of at least 1")
+        whole("SigmoidLaw: units", units)
         self.units, self.outputs = units, 3 * units
 
     def forward(self, x: Tensor, raw: Tensor) -> tuple[Tensor, Tensor]:

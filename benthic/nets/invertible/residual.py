@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from numbers import Integral
 from typing import Any
 
 import torch
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benthic.base.errors import InvalidInput
+from benthic.base.settings import whole
 from benthic.nets.invertible.transform import Transform, check_shape
 from benthic.nets.spectral import Singular
 
@@ -71,8 +71,7 @@ class Residual(Transform):
             raise InvalidInput(f"Residual: bound is {bound}; below one the map is invertible, at one or above singular")
         if logdet not in LOGDETS:
             raise InvalidInput(f"Residual: logdet is {logdet!r}; use 'exact' or 'roulette'")
-        if not isinstance(terms, Integral) or terms < 1:
-            raise InvalidInput(f"Residual: terms is {terms!r}; it must be a whole number of at least 1")
+        whole("Residual: terms", terms)
         self.width, self.logdet, self.terms, self.bound = width, logdet, terms, bound
         self.context = context
         sizes = [width, *hidden, width]

@@ -12,6 +12,7 @@ from torch import Tensor
 from benthic.base.errors import InvalidInput
 from benthic.base.seeds import generator as stream_of
 from benthic.base.seeds import seed_of
+from benthic.base.settings import is_number, is_whole, whole
 from benthic.samplers.annealing.weights import AnnealedWeights
 from benthic.samplers.hamiltonian.hmc import leapfrog
 
@@ -31,8 +32,7 @@ def annealing_temperatures(count: int, steepness: float = 4.0) -> Tensor:
     >>> annealing_temperatures(4).round(decimals=2).tolist()
     [0.0, 0.1, 0.5, 0.9, 1.0]
     """
-    if not isinstance(count, int) or count < 1:
-        raise InvalidInput(f"annealing_temperatures: count is {count!r}; it must be a whole number of at least 1")
+    whole("annealing_temperatures: count", count)
     if not 0 <= steepness < math.inf:
         raise InvalidInput(f"annealing_temperatures: steepness is {steepness}; it must be at least 0")
     even = torch.linspace(0, 1, count + 1, dtype=torch.float64)
@@ -63,9 +63,8 @@ class Annealing:
         rises = steps.ndim == 1 and len(steps) > 1 and bool((steps.diff() > 0).all())
         if not rises or float(steps[0]) != 0 or float(steps[-1]) != 1:
             raise InvalidInput("Annealing: temperatures do not rise from 0 to 1; use annealing_temperatures(count)")
-        if not isinstance(self.leapfrogs, int) or self.leapfrogs < 1:
-            raise InvalidInput(f"Annealing: leapfrogs is {self.leapfrogs!r}; it must be a whole number of at least 1")
-        if isinstance(self.step_sizes, (int, float)) and not 0 < self.step_sizes < math.inf:
+        whole("Annealing: leapfrogs", self.leapfrogs)
+        if is_number(self.step_sizes) and not 0 < self.step_sizes < math.inf:
             raise InvalidInput(f"Annealing: step_sizes is {self.step_sizes}; it must be positive")
 
     @property
@@ -183,12 +182,12 @@ def annealed_importance(
     True
     """
     stream = generator or stream_of(seed_of(seed), "annealed importance", device=start.device)
-    if isinstance(temperatures, int):
+    if is_whole(temperatures):
         betas = annealing_temperatures(temperatures)
     else:
         betas = torch.as_tensor(temperatures, dtype=torch.float64)
     path = Annealing(log_start, log_target, betas, step_size, leapfrogs)
-    if not isinstance(pilot, int) or not 0 <= pilot < max(len(start), 1):
+    if not is_whole(pilot, 0, max(len(start), 1) - 1):
         raise InvalidInput(
             f"annealed_importance: pilot is {pilot!r} of {len(start)} chains; some must be left to count"
         )

@@ -12,6 +12,7 @@ from torch import Tensor
 from benthic.base.errors import InvalidInput
 from benthic.base.seeds import generator as stream
 from benthic.base.seeds import seed_of
+from benthic.base.settings import is_whole
 from benthic.distributions.tables import as_float_tensor
 
 Function = Callable[[Tensor], Tensor]
@@ -87,7 +88,7 @@ def inverse_transform(
     True
     """
     source = uniform_source("inverse_transform", seed, generator, device)
-    size = torch.Size([shape] if isinstance(shape, int) else shape)
+    size = torch.Size([shape] if is_whole(shape) else shape)
     u = torch.rand(size, generator=source, dtype=dtype, device=source.device)
     u = u.clamp(min=torch.finfo(dtype).eps / 4)  # rand can give 0, which is the end of the support
     return invert_cdf(cdf, u, support=support, discrete=discrete, tol=tol)

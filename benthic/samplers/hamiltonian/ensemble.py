@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from benthic.base.errors import InvalidInput
+from benthic.base.settings import whole
 from benthic.samplers.hamiltonian.adaptation import HamiltonianWarmup, covariance, plan
 from benthic.samplers.hamiltonian.hmc import Hamiltonian, HamiltonianInfo, HamiltonianState
 from benthic.samplers.kernel import Kernel, Tuner
@@ -47,8 +48,7 @@ class ChEES(Hamiltonian):
         super().__post_init__()
         if not self.longest > 0:
             raise InvalidInput(f"ChEES: longest is {self.longest}; it must be positive")
-        if not isinstance(self.max_steps, int) or self.max_steps < 1:
-            raise InvalidInput(f"ChEES: max_steps is {self.max_steps!r}; it must be an integer of at least 1")
+        whole("ChEES: max_steps", self.max_steps)
 
     def step(self, state: HamiltonianState, generator: torch.Generator) -> tuple[HamiltonianState, HamiltonianInfo]:
         """One trajectory of every chain."""

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from benthic.base.errors import InvalidInput, nearest
+from benthic.base.settings import whole
 from benthic.samplers.hamiltonian.whitening import Whitened, root_of
 from benthic.samplers.kernel import Kernel, Tuner
 from benthic.samplers.target import Target
@@ -175,8 +176,7 @@ class HMC(Hamiltonian):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.steps, int) or self.steps < 1:
-            raise InvalidInput(f"HMC: steps is {self.steps!r}; it must be an integer of at least 1")
+        whole("HMC: steps", self.steps)
         if not 0 <= self.jitter <= 1:
             raise InvalidInput(f"HMC: jitter is {self.jitter}; it must be between 0 and 1")
 

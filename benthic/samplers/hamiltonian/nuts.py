@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from benthic.base.errors import InvalidInput
+from benthic.base.settings import is_whole
 from benthic.samplers.hamiltonian.hmc import Hamiltonian, HamiltonianInfo, HamiltonianState, Tune
 from benthic.samplers.kernel import Trail
 
@@ -41,7 +42,7 @@ class NUTS(Hamiltonian):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.max_depth, int) or not 1 <= self.max_depth <= 20:
+        if not is_whole(self.max_depth, 1, 20):
             raise InvalidInput(f"NUTS: max_depth is {self.max_depth!r}; it must be an integer from 1 to 20")
 
     def step(self, state: HamiltonianState, generator: torch.Generator) -> tuple[HamiltonianState, HamiltonianInfo]:

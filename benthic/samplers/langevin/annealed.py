@@ -12,7 +12,8 @@ from torch import Tensor
 from benthic.base.errors import InvalidInput
 from benthic.base.seeds import generator as stream_of
 from benthic.base.seeds import seed_of
-from benthic.samplers.langevin.overdamped import is_count, normal_like
+from benthic.base.settings import is_whole, whole
+from benthic.samplers.langevin.overdamped import normal_like
 
 Score = Callable[[Tensor, Tensor], Tensor]
 
@@ -28,8 +29,7 @@ def noise_levels(largest: float, smallest: float, count: int) -> Tensor:
     """
     if not (math.isfinite(largest) and largest > smallest > 0):
         raise InvalidInput(f"noise_levels: levels fall from {largest} to {smallest}; they must be positive and fall")
-    if not is_count(count, 2):
-        raise InvalidInput(f"noise_levels: count is {count!r}; it must be a whole number of at least 2")
+    whole("noise_levels: count", count, 2)
     powers = torch.linspace(0, 1, count, dtype=torch.float64)
     return largest * (smallest / largest) ** powers
 
@@ -69,8 +69,7 @@ def annealed_langevin(
     True
     """
     levels = _levels(sigmas)
-    if not is_count(steps, 1):
-        raise InvalidInput(f"annealed_langevin: steps is {steps!r}; it must be a whole number of at least 1")
+    whole("annealed_langevin: steps", steps)
     if not 0 < step_size < 2:
         raise InvalidInput(f"annealed_langevin: step_size is {step_size}; it lies between 0 and 2, for example 0.1")
     x = _start(start, levels, generator, seed)
@@ -134,7 +133,7 @@ def _start(
             raise InvalidInput(f"annealed_langevin: start has shape {tuple(start.shape)}; points are floats (n, d)")
         return start.detach()
     shape = tuple(start)
-    if len(shape) < 2 or not all(is_count(n, 1) for n in shape):
+    if len(shape) < 2 or not all(is_whole(n, 1) for n in shape):
         raise InvalidInput(f"annealed_langevin: start is {start!r}; it is a tensor (n, d) or a shape such as (64, 2)")
     stream = generator or stream_of(seed_of(seed), "annealed start")
     noise = torch.randn(shape, generator=stream, dtype=torch.get_default_dtype(), device=stream.device)

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from benthic.base.errors import InvalidInput, NonFiniteLoss
 from benthic.base.seeds import derive, generator, seed_of
+from benthic.base.settings import whole
 from benthic.data.batch import Batch
 from benthic.optim.schedules import schedule_of
-from benthic.samplers.langevin.overdamped import is_count
 from benthic.samplers.langevin.stochastic import Force, Pace, Rule
 from benthic.samplers.target import Target, unchecked
 from benthic.training.feed import ArrayFeed
@@ -267,5 +267,4 @@ def _data(X: Any, y: Any, posterior: MinibatchPosterior) -> Batch:
 def _check(chains: int, draws: int, warmup: int, thin: int, batch_size: int) -> None:
     least = {"chains": 1, "draws": 1, "warmup": 0, "thin": 1, "batch_size": 1}
     for (name, low), value in zip(least.items(), (chains, draws, warmup, thin, batch_size), strict=True):
-        if not is_count(value, low):
-            raise InvalidInput(f"run_minibatches: {name} is {value!r}; it must be a whole number of at least {low}")
+        whole(f"run_minibatches: {name}", value, low)

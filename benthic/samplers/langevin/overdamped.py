@@ -290,11 +290,6 @@ class LangevinAdapter(Adapter):
         return float(1 / (1 / accepted.clamp(min=1e-3)).mean())
 
 
-def is_count(value: Any, least: int) -> bool:
-    """Whether a value is a whole number of at least ``least``."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
 def normal_like(like: Tensor, generator: torch.Generator) -> Tensor:
     """Standard normal noise of the shape, type and device of ``like``."""
     return torch.randn(like.shape, generator=generator, dtype=like.dtype, device=like.device)

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from benthic.base.errors import InvalidInput
-from benthic.samplers.langevin.overdamped import is_count, normal_like
+from benthic.base.settings import is_number, whole
+from benthic.samplers.langevin.overdamped import normal_like
 
 Memory = dict[str, Tensor]
 
@@ -199,7 +200,7 @@ class SGHMC(Rule):
         if not 0 < self.friction <= 1:
             raise InvalidInput(f"SGHMC: friction is {self.friction}; it lies in (0, 1], for example 0.05")
         stated = self.noise if isinstance(self.noise, Tensor) else None
-        if stated is None and self.noise != "estimate" and not isinstance(self.noise, (int, float)):
+        if stated is None and self.noise != "estimate" and not is_number(self.noise):
             raise InvalidInput(f"SGHMC: noise is {self.noise!r}; it is a variance >= 0, a tensor (d,) or 'estimate'")
         if self.noise != "estimate" and bool((torch.as_tensor(self.noise) < 0).any()):
             raise InvalidInput("SGHMC: noise is a variance; it must be >= 0")
@@ -286,8 +287,7 @@ class Cyclic:
     exploration: float = 0.5
 
     def __post_init__(self) -> None:
-        if not is_count(self.cycles, 1):
-            raise InvalidInput(f"Cyclic: cycles is {self.cycles!r}; it must be a whole number of at least 1")
+        whole("Cyclic: cycles", self.cycles)
         if not 0 <= self.exploration < 1:
             raise InvalidInput(f"Cyclic: exploration is {self.exploration}; it lies in [0, 1)")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Hashable, Sequence
 from functools import cached_property
 from typing import Any
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor
 
 from benthic.base.errors import InvalidInput
+from benthic.base.settings import whole
 from benthic.samplers.markov.classes_of_states import Structure, structure_of
 from benthic.samplers.markov.naming import Names
 from benthic.samplers.markov.transition import Transition
@@ -159,10 +159,4 @@ class ChainStructure:
 
 def whole_steps(n: Any, what: str) -> int:
     """A number of steps as an int, 0 or more."""
-    try:
-        steps = operator.index(n)
-    except TypeError:
-        steps = -1
-    if steps < 0:
-        raise InvalidInput(f"MarkovChain.{what}: n is {n!r}; a number of steps is an integer, 0 or more")
-    return steps
+    return int(whole(f"MarkovChain.{what}: n", n, 0))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from benthic.base.errors import InvalidInput, nearest
+from benthic.base.settings import is_whole
 
 
 class Names:
@@ -51,7 +52,7 @@ class Names:
     def place(self, name: Any, what: str) -> int:
         """Where a name stands, or an error with the nearest name."""
         if self.given is None:
-            if isinstance(name, (int, np.integer)) and not isinstance(name, bool) and 0 <= name < self.n:
+            if is_whole(name, 0, self.n - 1):
                 return int(name)
             raise InvalidInput(
                 f"MarkovChain.{what}: there is no state {name!r}; the states are the integers 0 to {self.n - 1}"

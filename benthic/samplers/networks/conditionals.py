@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.distributions import Bernoulli, Categorical, Distribution, Normal
 
 from benthic.base.errors import InvalidInput
+from benthic.base.settings import is_whole
 from benthic.distributions.drawing import device_of, draw
 from benthic.distributions.tables import as_float_tensor
 
@@ -26,10 +27,10 @@ class Conditional(ABC):
 
     def __init__(self, given: str | Sequence[str] = (), states: int | Sequence[Any] | None = None) -> None:
         self.given = (given,) if isinstance(given, str) else tuple(given)
-        if states is not None and (states < 1 if isinstance(states, int) else not len(states)):
+        if states is not None and (states < 1 if is_whole(states) else not len(states)):
             raise InvalidInput(f"{type(self).__name__}: states is {states!r}; a variable has at least one state")
-        self.size = states if states is None or isinstance(states, int) else len(states)
-        self.labels = None if states is None or isinstance(states, int) else list(states)
+        self.size = states if states is None or is_whole(states) else len(states)
+        self.labels = None if states is None or is_whole(states) else list(states)
 
     @abstractmethod
     def law(self, parents: Sequence[Tensor]) -> Distribution:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from benthic.base.errors import InvalidInput
+from benthic.base.settings import is_number
 from benthic.generative.diffusion.denoiser import Denoising
 from benthic.generative.diffusion.solvers.base import Normal, Point, Sampler
 
@@ -51,7 +52,7 @@ class Ancestral(Sampler):
     variance: float | str = 0.0
 
     def __post_init__(self) -> None:
-        if self.variance != "learned" and not (isinstance(self.variance, (int, float)) and 0 <= self.variance <= 1):
+        if self.variance != "learned" and not (is_number(self.variance) and 0 <= self.variance <= 1):
             raise InvalidInput(f"Ancestral: variance={self.variance!r}; a number between 0 and 1, or 'learned'")
 
     @property

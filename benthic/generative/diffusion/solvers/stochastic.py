@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from benthic.base.errors import InvalidInput
+from benthic.base.settings import is_whole
 from benthic.generative.diffusion.denoiser import Denoising
 from benthic.generative.diffusion.process import Time, expand_like
 from benthic.generative.diffusion.solvers.base import Normal, Point, Sampler
@@ -70,7 +71,7 @@ class _Walking(_Stochastic):
 
     def _check_corrections(self) -> None:
         count = self.corrections
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        if not is_whole(count, 1):
             raise InvalidInput(f"{type(self).__name__}: corrections={count!r}; at least one is needed")
 
 

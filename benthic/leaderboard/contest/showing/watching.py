@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, TextIO
 
+from benthic.base.settings import is_whole
 from benthic.leaderboard.contest.records import Outcome
 
 _ALIKE = 2.0  # fits still to come are guessed to take as long as those that ended, and at most this many budgets
@@ -39,7 +40,7 @@ class Watch:
         stream: TextIO | None = None,
     ) -> None:
         self.names = list(names)
-        self.seeds = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+        self.seeds = list(range(seeds)) if is_whole(seeds) else list(seeds)
         self.budget, self.enabled, self.jobs = budget, enabled, jobs
         self.stream = sys.stderr if stream is None else stream
         self.done: dict[tuple[str, int], Outcome] = {}

@@ -15,6 +15,7 @@ import numpy as np
 from benthic.base.errors import InvalidInput
 from benthic.base.schema import Schema, is_frame
 from benthic.base.seeds import derive, np_generator
+from benthic.base.settings import is_whole
 from benthic.data.splits import take
 from benthic.leaderboard.contest.contestants import abilities, needs_labels
 from benthic.leaderboard.contest.jobs import Caught, draw, time_limit
@@ -167,7 +168,7 @@ def _tried(model: Any, loss: Callable[[Any], float]) -> tuple[float | None, str]
 
 
 def _check_trials(trials: Any) -> None:
-    if not isinstance(trials, int) or isinstance(trials, bool) or trials < 1:
+    if not is_whole(trials, 1):
         raise InvalidInput(f"compare: tune is {trials!r}; it must be a whole number of settings to try, or 0")
 
 
