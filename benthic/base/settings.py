@@ -7,7 +7,7 @@ neither. A method or class that speaks in front of the setting is part of its na
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Hashable
 from numbers import Integral, Real
 from typing import Any
 
@@ -88,7 +88,7 @@ def one_of(name: str, value: Any, choices: Collection[Any], besides: str = "") -
     Traceback (most recent call last):
     benthic.base.errors.InvalidInput: solver 'newtn' is unknown; did you mean 'newton'?; use newton, lbfgs
     """
-    if value not in choices:
+    if not isinstance(value, Hashable) or value not in choices:
         words = [str(choice) for choice in choices]
         raise InvalidInput(f"{name} {value!r} is unknown{nearest(str(value), words)}; use {besides}{', '.join(words)}")
     return value

@@ -95,6 +95,9 @@ def test_words():
         one_of("solver", "lbgfs", ("newton", "lbfgs"))
     with pytest.raises(InvalidInput, match="order 'x' is unknown; use a whole number, aic, bic"):
         one_of("order", "x", ("aic", "bic"), "a whole number, ")
+    for odd in (["newton"], np.array(["newton"]), {}):
+        with pytest.raises(InvalidInput, match="is unknown"):
+            one_of("solver", odd, {"newton": 1, "lbfgs": 2})
 
 
 def test_flags():
