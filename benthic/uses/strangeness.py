@@ -78,7 +78,7 @@ def _levels(model: Any, X: Any, reference: Any, given: Any) -> np.ndarray:
         raise InvalidInput(f"{type(model).__name__}.anomaly: reference rows carry no condition; leave out given")
     gaps = torch.isnan(model._arrive(X, "anomaly")[0]).cpu().numpy()
     levels = np.empty(len(gaps))
-    for condition, chosen in _by_condition(given, len(gaps)):
+    for condition, chosen in by_condition(given, len(gaps)):
         if reference is None:
             options = {} if condition is None else {"given": condition}
             if "noise" in inspect.signature(model.sample).parameters:
@@ -92,7 +92,7 @@ def _levels(model: Any, X: Any, reference: Any, given: Any) -> np.ndarray:
     return levels
 
 
-def _by_condition(given: Any, n: int) -> Iterator[tuple[Any, np.ndarray]]:
+def by_condition(given: Any, n: int) -> Iterator[tuple[Any, np.ndarray]]:
     """Each condition, and the rows it holds for."""
     if given is None:
         yield None, np.arange(n)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ import torch
 
 import benthic
 from benthic.base.errors import InvalidInput
+from benthic.generative.diffusion import Ancestral, DiscreteChain
 from benthic.generative.diffusion.fast import fast_call
 from benthic.generative.diffusion.networks import NetworkPlan
 from benthic.generative.diffusion.process import process_of
@@ -95,6 +97,9 @@ def test_vectors_as_conditions():
     assert model.condition_kind_.kind == "vectors"
     drawn = model.sample(100, given=[0.8], seed=0)
     assert abs(drawn[:, 0].mean() - 2.4) < 0.6
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a frame lends its numbers for reading only
+        model.sample(2, given=pd.Series([0.1, 0.2]))
     with pytest.raises(InvalidInput, match="fitted on 1 numbers a row"):
         model.sample(2, given=[[1.0, 2.0]])
 
@@ -148,6 +153,16 @@ def test_bad_input(two_sides, small_pictures):
         with pytest.raises(InvalidInput, match="learned only with its labels; pass given"):
             ask()
     assert len(never.plot().axes) == 2  # without samples
+    # what was asked for works with every verb that can be asked
+    codes = never.encode(APART[:4], given=LABELS[:4])
+    np.testing.assert_allclose(never.decode(codes, given=LABELS[:4]), APART[:4], atol=0.05)
+    np.testing.assert_allclose(never.reconstruct(APART[:4], given=LABELS[:4]), APART[:4], atol=0.05)
+    told = never.likelihood(APART[:4], given=LABELS[:4]).value
+    np.testing.assert_array_equal(never.log_prob(APART[:4], given=LABELS[:4]), told)
+    np.testing.assert_array_equal(never.anomaly(APART[:4], given=LABELS[:4]), -told)
+    assert never.score(APART[:4], LABELS[:4]) == pytest.approx(told.mean())
+    one, other = (never.grad_log_prob(APART[:4], given=label) for label in ("left", "right"))
+    assert np.abs(one - other).max() > 1e-4
     assert never.sample(2, given="left").shape == (2, 2)
 
 
@@ -165,6 +180,12 @@ def test_bad_input(two_sides, small_pictures):
         ({"dropout": 1.0}, "a share"),
         ({"hidden": 0}, "at least 1"),
         ({"steps": 1}, "at least 2"),
+        ({"steps": 2000}, "steps is 2000, but the chain has no more than 1000"),
+        ({"process": DiscreteChain(1)}, "with a single step"),
+        ({"process": "poisson"}, "take a sampler without noise"),
+        ({"process": "poisson", "sampler": "heun", "matching": "exact"}, "matching='exact' learns the score"),
+        ({"sampler": Ancestral("learned")}, "use learned_variance=True"),
+        ({"network": torch.nn.Bilinear(2, 1, 2), "learned_variance": True}, "answers with a|does not take"),
         ({"matching": "sliding"}, "matching 'sliding' is unknown"),
         ({"learned_variance": True, "process": "vp"}, "steps of a chain"),
         ({"times": 3}, "times is 3; give a TimeLaw"),
@@ -181,12 +202,42 @@ def test_settings_that_cannot_be(settings, words):
         benthic.DDPM(**{**SMALL, **settings}, trainer=FEW).fit(ROWS)
 
 
+def test_a_short_chain_takes_as_many_steps_as_it_has():
+    model = benthic.DDPM(hidden=8, depth=1, process=DiscreteChain(20), trainer=FEW, random_state=0).fit(ROWS)
+    assert model.sample(2, seed=0).shape == (2, 2) and "20 steps" in model.summary()
+    assert np.isfinite(model.impute([[3.0, np.nan]])).all()
+    assert model.edit(ROWS[:2], steps=np.int64(3)).shape == (2, 2)
+
+
+def test_guidance_goes_with_a_learned_variance():
+    model = benthic.DDPM(**SMALL, learned_variance=True, trainer=FEW).fit(APART, LABELS)
+    assert np.isfinite(model.sample(4, given="left", guidance=2.0, seed=0)).all()
+
+
+def test_a_score_is_asked_for_where_the_network_can_tell_it():
+    """By default at noise of 3 %: at the least noise of straight paths the error of a network is divided by 0.001."""
+    model = benthic.FlowMatching(**SMALL, trainer=FEW).fit(ROWS)
+    np.testing.assert_array_equal(model.grad_log_prob(ROWS[:4]), model.grad_log_prob(ROWS[:4], t=0.03 / 1.03))
+    chain = benthic.DDPM(**SMALL, trainer=FEW).fit(ROWS)
+    np.testing.assert_array_equal(chain.grad_log_prob(ROWS[:4]), chain.grad_log_prob(ROWS[:4], t=6))
+
+
+def test_pictures_with_other_channels_are_shown():
+    model = benthic.DDPM(unet=NETS, steps=3, trainer=FEW, random_state=0).fit(np.repeat(PICTURES, 2, 1))
+    assert model.plot().axes[2].images[0].get_array().ndim == 2
+
+
 def test_samples_that_are_not_finite_say_when(tmp_path):
     model = benthic.EDM(**SMALL, trainer=FEW).fit(ROWS)
     with torch.no_grad():
         model.network_.body.last.bias.fill_(math.nan)
     with pytest.raises(SampleError, match="step 1"):
         model.sample(3)
+    charges = benthic.PoissonFlow(**SMALL, trainer=FEW).fit(ROWS)
+    with torch.no_grad():
+        charges.network_.body.last.bias.fill_(math.nan)
+    with pytest.raises(SampleError, match="step 1"):
+        charges.impute([[3.0, math.nan]])
 
 
 @pytest.mark.spec("N-05")
@@ -360,6 +411,24 @@ def test_on_a_gpu(name):
 def test_latent_diffusion_needs_models_of_the_right_kind(settings, words):
     with pytest.raises(InvalidInput, match=f"LatentDiffusion.fit: {words}"):
         benthic.LatentDiffusion(**settings).fit(ROWS)
+
+
+def test_latent_diffusion_fills_gaps_given_conditions_of_each_row():
+    quick = {"latent_dim": 2, "hidden_layer_sizes": (32,), "trainer": {"steps": 300, "verbose": False}}
+    settings = {**SMALL, "trainer": {"steps": 300, "lr": 0.01, "verbose": False}}
+    model = benthic.LatentDiffusion(quick, diffusion=settings, random_state=0).fit(APART, LABELS)
+    holed = APART[:6].copy()
+    holed[:, 1] = np.nan
+    for filled in (model.impute(holed), model.impute(holed, given=LABELS[:6])):
+        np.testing.assert_array_equal(filled[:, 0], holed[:, 0])
+        assert np.abs(filled[:, 1] - APART[:6, 1]).max() < 3  # the sides are 8 apart
+    drawn = model.sample(6, given={"y": LABELS[:6], "X": holed}, seed=0)
+    assert np.abs(drawn[:, 1] - APART[:6, 1]).max() < 4
+    with pytest.raises(InvalidInput, match="2 labels for 6 rows"):
+        model.impute(holed, given=LABELS[:2])
+    # a single row, and a column that never changes, have no spread to measure nearness by
+    model._spread = np.array([0.0, 1.0])
+    assert np.isfinite(model.sample(3, given=holed[:1], seed=0)).all()
 
 
 def test_latent_diffusion_says_that_it_has_no_likelihood():

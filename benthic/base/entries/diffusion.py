@@ -46,7 +46,7 @@ ENTRIES: tuple[Entry, ...] = (
         "LatentDiffusion",
         "benthic.generative.diffusion.latent",
         family="diffusion",
-        tasks=("generate", "encode"),
+        tasks=("generate", "encode", "impute"),
         data=("table", "image"),
         rows=("N-05",),
         summary="A diffusion model of the codes of an autoencoder, whose samples are decoded.",

@@ -14,8 +14,9 @@ from benthic.base.seeds import generator as stream_of
 from benthic.base.seeds import seed_of
 from benthic.base.settings import is_number, is_whole
 from benthic.generative.diffusion.denoiser import Denoising
+from benthic.generative.diffusion.likelihood import check_points
 from benthic.generative.diffusion.process import Process
-from benthic.generative.diffusion.sampling import drawing, grid_for, refuse_noise, sample
+from benthic.generative.diffusion.sampling import drawing, first_points, grid_for, refuse_noise, sample
 from benthic.generative.diffusion.solvers import Sampler, sampler_of
 from benthic.generative.diffusion.solvers.base import Normal, Point, Progress, Watch, clean
 from benthic.generative.diffusion.solvers.onestep import step_variances
@@ -62,7 +63,7 @@ def inpaint(
     stream = generator or stream_of(seed_of(seed), "diffusion", device=known.device)
     normal = drawing(stream)
     given = torch.where(mask, known, torch.zeros_like(known))
-    x = process.draw_prior(known.shape, known, stream)
+    x = first_points(process, known.shape, grid[0], known, stream)
     watch = Watch(len(grid), progress, check_every)
     turns = repeats if method == "repaint" else 1
     for here, there in pairwise(grid):
@@ -114,6 +115,7 @@ def edit(
     t_start, the time to begin at itself. More noise keeps less of x. Options: as of
     :func:`~benthic.generative.diffusion.sampling.sample`.
     """
+    check_points("edit", x)
     process = denoiser.process
     if (strength is None) == (t_start is None):
         raise InvalidInput("edit: give either strength, between 0 and 1, or t_start")
@@ -138,10 +140,9 @@ def _back(here: Point, there: Point, x: Tensor, normal: Normal) -> Tensor:
 
 
 def _checked(known: Tensor, mask: Tensor) -> Tensor:
-    if known.ndim < 2 or not known.is_floating_point():
-        raise InvalidInput(f"inpaint: known has shape {tuple(known.shape)}; it holds floating points (n, ...)")
+    check_points("inpaint", known, "known")
     try:
-        wide = mask.bool().to(known.device).expand(known.shape)
+        wide = torch.as_tensor(mask).bool().to(known.device).expand(known.shape)
     except RuntimeError as error:
         raise InvalidInput(
             f"inpaint: a mask {tuple(mask.shape)} does not go with points {tuple(known.shape)}"

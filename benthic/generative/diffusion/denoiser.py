@@ -54,7 +54,7 @@ class Denoising:
         return self.predict(x, t, "noise")
 
     def score(self, x: Tensor, t: Time) -> Tensor:
-        """The gradient of the log-density of noisy points."""
+        """Minus the expected noise over σ: the gradient of the log-density of noisy points, where noise is normal."""
         return self.predict(x, t, "score")
 
     def flow(self, x: Tensor, t: Time) -> Tensor:
@@ -122,6 +122,8 @@ class Denoiser(Denoising):
         if self.target == "edm" or self.sigma_data is not None:
             scaled = x * expand_like(preconditioner(self.process, t, self._spread, x)[2], x)
         rows = _for_rows(level, x)
+        if isinstance(self.condition, Tensor) and len(self.condition) != len(x):
+            raise InvalidInput(f"Denoiser: {len(self.condition)} conditions for {len(x)} points; give one for each")
         answer = self.function(scaled, rows) if self.condition is None else self.function(scaled, rows, self.condition)
         return answer if self.learned_variance else (answer, None)
 
@@ -200,7 +202,14 @@ class Guided(Denoising):
 
     def data(self, x: Tensor, t: Time) -> Tensor:
         """The guided expectation of the clean data."""
-        with_condition = self.conditional.data(x, t)
+        return self._guided(self.conditional.data(x, t), x, t)
+
+    def data_and_fraction(self, x: Tensor, t: Time) -> tuple[Tensor, Tensor | None]:
+        """The same, with the fraction of the variance that the conditional denoiser says."""
+        data, fraction = self.conditional.data_and_fraction(x, t)
+        return self._guided(data, x, t), fraction
+
+    def _guided(self, with_condition: Tensor, x: Tensor, t: Time) -> Tensor:
         if self.scale == 1:
             return with_condition
         t = as_time(t)

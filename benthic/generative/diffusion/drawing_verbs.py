@@ -18,12 +18,14 @@ from benthic.generative.diffusion.as_denoiser import AsDenoiser
 from benthic.generative.diffusion.conditioning import edit, inpaint, start_of
 from benthic.generative.diffusion.denoiser import Denoising
 from benthic.generative.diffusion.grids import levels_between
-from benthic.generative.diffusion.sampling import drawing, grid_for
+from benthic.generative.diffusion.sampling import drawing, first_points, grid_for
 from benthic.generative.diffusion.sampling import sample as draw_samples
 from benthic.generative.diffusion.solvers import sampler_of
+from benthic.generative.diffusion.solvers.base import Watch, clean
 from benthic.generative.vae.conditions import Given, parse_given
 from benthic.nets.evaluate import device_of
 from benthic.training.trainer import Trainer
+from benthic.uses.strangeness import anomaly
 from benthic.uses.verbs import Uses, conditions
 
 _IMPUTE_CHAINS, _IMPUTE_STEPS, _REPEATS = 8, 40, 5
@@ -157,6 +159,13 @@ class DrawingVerbs(AsDenoiser, Uses, Samples):
         tensor, origin = self._arrive(X, "impute", missing=True)
         return self._data_out(torch.where(torch.isnan(tensor), self._impute(tensor, given).to(tensor), tensor), origin)
 
+    def anomaly(self, X: Any, given: Any = None, *, kind: str | None = None, reference: Any = None) -> Any:
+        """How strange each row is, (n,): its negative log-likelihood, given its condition if that is known.
+
+        kind, reference: as of ``benthic.uses.anomaly``.
+        """
+        return anomaly(self, X, kind, reference=reference, given=given)
+
     @torch.no_grad()
     def _impute(self, X: Tensor, given: Any = None) -> Tensor:
         steps = min(self._setting("steps"), _IMPUTE_STEPS)
@@ -182,11 +191,12 @@ class DrawingVerbs(AsDenoiser, Uses, Samples):
             start = start_of(self.process_, strength)
             if steps is None:
                 steps = min(self._setting("steps"), levels_between(self.process_, start))
+            self._check_sampling(self._setting("sampler"), steps)
             found = edit(
                 self._guided(self._function(torch.float32, True), condition, None, given is not None),
                 rows,
                 t_start=start,
-                steps=steps,
+                steps=int(steps),
                 sampler=self._setting("sampler"),
                 seed=derive(self._sampling_seed(seed), "edit"),
             )
@@ -200,9 +210,14 @@ def _replaced(
     process, heun = denoiser.process, sampler_of("heun")
     grid = grid_for(process, heun, steps, times, None, True, denoiser.t_first)
     noise = process.draw_noise(known.shape, known, generator)  # of the known numbers, the same all the way
-    x = process.draw_prior(known.shape, known, generator)
+    x = first_points(process, known.shape, grid[0], known, generator)
+    watch = Watch(len(grid))
     for here, there in pairwise(grid):
         x = torch.where(mask, process.mix(known, noise, here.t), x)
         x, _ = heun.step(denoiser, here, there, x, None, drawing(generator))
+        watch.after(there, x)
     x = torch.where(mask, process.mix(known, noise, grid[-1].t), x)
-    return torch.where(mask, known, denoiser.data(x, grid[-1].t))
+    x = torch.where(mask, known, denoiser.data(x, grid[-1].t))
+    watch.after(clean(len(grid)), x)
+    watch.check()
+    return x

@@ -23,10 +23,12 @@ from benthic.generative.diffusion.conditions import (
     kind_of,
     scale_numbers,
 )
+from benthic.generative.diffusion.grids import levels_between
 from benthic.generative.diffusion.networks import NetworkPlan
 from benthic.generative.diffusion.objectives import DenoisingObjective
 from benthic.generative.diffusion.process import Process, process_of
 from benthic.generative.diffusion.processes import AddedNoise
+from benthic.generative.diffusion.sampling import refuse_noise
 from benthic.generative.diffusion.solvers import sampler_of
 from benthic.generative.diffusion.solvers.onestep import Ancestral
 from benthic.generative.diffusion.times import TimeLaw, time_law
@@ -179,8 +181,7 @@ class DiffusionEstimator(DiffusionVerbs, NetworkEstimator):
             share = getattr(self, name)
             if not is_number(share) or not 0 <= share < 1:
                 raise InvalidInput(f"{name} is {share!r}; a share must lie in [0, 1)")
-        self._check_sampling(self._setting("sampler"), self._setting("steps"))
-        sampler_of(self._setting("sampler"))
+        self._check_sampler()
         self._objective()
         self._plan().check()
 
@@ -189,7 +190,26 @@ class DiffusionEstimator(DiffusionVerbs, NetworkEstimator):
         value = getattr(self, name)
         if name == "sampler" and value is None and self.learned_variance:
             return Ancestral(variance="learned")
+        if name == "steps" and value is None:
+            return min(self.preset.steps, self._levels())
         return getattr(self.preset, name) if value is None else value
+
+    def _levels(self) -> int:
+        """How many noise levels the process has: the steps of a chain, else any number."""
+        process = process_of(self._setting("process"))
+        return levels_between(process, process.t_max)
+
+    def _check_sampler(self) -> None:
+        """Refuse what ``sample`` would refuse after the training."""
+        levels, steps, sampler = self._levels(), self._setting("steps"), sampler_of(self._setting("sampler"))
+        if levels < 2:
+            raise InvalidInput(f"process is {self.process_!r}, with a single step; sampling takes at least 2")
+        self._check_sampling(sampler, steps)
+        if steps > levels:
+            raise InvalidInput(f"steps is {steps}, but the chain has no more than {levels}; take at most so many")
+        if isinstance(sampler, Ancestral) and sampler.variance == "learned" and not self.learned_variance:
+            raise InvalidInput("sampler takes a learned variance, which is not learned; use learned_variance=True")
+        refuse_noise(self.process_, sampler)
 
     @property
     def _is_picture(self) -> bool:

@@ -75,7 +75,10 @@ def levels_between(process: Process, t_start: float) -> int:
 
 def checked_times(process: Process, times: Tensor | Sequence[float]) -> Tensor:
     """Times of one's own as falling float64 (steps,), or one sentence that says what is wrong with them."""
-    grid = torch.as_tensor(times, dtype=torch.float64).cpu()
+    try:
+        grid = torch.as_tensor(times, dtype=torch.float64).cpu()
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"times are {times!r}; give falling numbers, or one of {', '.join(GRIDS)}") from error
     if grid.ndim != 1 or len(grid) < 2:
         raise InvalidInput(f"times have shape {tuple(grid.shape)}; give at least two in a row")
     if not bool(grid.isfinite().all()) or bool((grid.diff() >= 0).any()):

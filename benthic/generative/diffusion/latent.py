@@ -7,6 +7,7 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 import torch
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
@@ -27,6 +28,7 @@ from benthic.generative.vae.variational import VAE
 from benthic.nets.evaluate import device_of, in_type
 from benthic.nets.latent import LatentNetwork
 from benthic.nets.noise import draw_normal
+from benthic.uses.strangeness import by_condition
 from benthic.uses.verbs import conditions
 
 _CANDIDATES = 512  # draws among which those are chosen that agree best with what is known
@@ -44,7 +46,8 @@ class LatentDiffusion(Samples, Encodes, Conditional, Estimator):
     default. random_state: of both, where they have none.
 
     ``y`` of ``fit`` makes the diffusion conditional. ``sample`` with rows that have gaps draws many examples and keeps
-    those whose known entries are near; the likelihood of the data is not known. ``encode`` gives the codes.
+    those whose known entries are near, and ``impute`` takes their mean; the likelihood of the data is not known.
+    ``encode`` gives the codes.
 
     >>> X = np.random.default_rng(0).normal(size=(200, 4))
     >>> parts = {"autoencoder": VAE(2, trainer={"steps": 20}), "diffusion": DDPM(hidden=16, trainer={"steps": 20})}
@@ -82,7 +85,7 @@ class LatentDiffusion(Samples, Encodes, Conditional, Estimator):
             self.diffusion_ = diffusion.fit(codes, y)
         self.autoencoder_ = encoder
         self._n_features_out = codes.shape[1]
-        self._spread = tensor.double().std(0).cpu().numpy()
+        self._spread = tensor.double().std(0, correction=0).cpu().numpy()
         return self
 
     def _encoder(self, X: Any, seed: int) -> Any:
@@ -130,7 +133,8 @@ class LatentDiffusion(Samples, Encodes, Conditional, Estimator):
 
     def inverse_transform(self, Z: Any) -> Any:
         """The same as ``decode``, under scikit-learn's name."""
-        return self.decode(Z)
+        self._arrive_codes(Z, "inverse_transform")
+        return self.autoencoder_.decode(Z)
 
     def reconstruct(self, X: Any) -> Any:
         """``decode(encode(X))``."""
@@ -168,16 +172,41 @@ class LatentDiffusion(Samples, Encodes, Conditional, Estimator):
         known, origin = self._arrive(found.X, "sample", missing=True)
         with speaking(self, "sample"):
             known = conditions(known, n)
-        codes = self.diffusion_.sample(_CANDIDATES, given=found.y, seed=seed, **options)
-        many = np.asarray(_plain(self._decoded(codes, seed)), dtype=np.float64)
+        drawn = self._fill(known, found.y, seed, "sample", **options)
+        return self._data_out(drawn, replace(origin, index=None))
+
+    def impute(self, X: Any, given: Any = None) -> Any:
+        """``X`` with every NaN replaced by its mean over draws, each weighed by how near its known entries are.
+
+        given: the conditions of the rows, one or one a row.
+        """
+        tensor, origin = self._arrive(X, "impute", missing=True)
+        if not bool(torch.isnan(tensor).any()):
+            return self._data_out(tensor, origin)
+        return self._data_out(self._fill(tensor, given, 0, "impute", mean=True), origin)
+
+    def _fill(self, known: Tensor, y: Any, seed: int, verb: str, *, mean: bool = False, **options: Any) -> Tensor:
+        """Rows with their gaps from the draws that are near, or from the weighed mean of all draws."""
+        self.diffusion_._condition(y, len(known), torch.float32, verb)  # which knows how many there may be
         rows = np.asarray(_plain(known), dtype=np.float64)
-        gaps, random = np.isnan(rows), np_generator(seed, "gaps")
-        width = _CLOSENESS * np.maximum(self._spread, 1e-12)
-        away = np.square((np.nan_to_num(rows)[:, None] - many) / width) * ~gaps[:, None]
-        energy = -0.5 * away.sum(2)
-        noisy = energy + random.gumbel(size=energy.shape)
-        drawn = np.where(gaps, many[noisy.argmax(1)], rows)
-        return self._data_out(torch.as_tensor(drawn).to(known), replace(origin, index=None))
+        gaps, random, filled = np.isnan(rows), np_generator(seed, "gaps"), rows.copy()
+        for condition, chosen in by_condition(y, len(rows)):
+            codes = self.diffusion_.sample(_CANDIDATES, given=condition, seed=seed, **options)
+            many = np.asarray(_plain(self._decoded(codes, seed)), dtype=np.float64)
+            nearness = self._nearness(rows[chosen], many)
+            if mean:
+                found = softmax(nearness, axis=1) @ many
+            else:
+                found = many[(nearness + random.gumbel(size=nearness.shape)).argmax(1)]
+            filled[chosen] = np.where(gaps[chosen], found, rows[chosen])
+        return torch.as_tensor(filled).to(known)
+
+    def _nearness(self, rows: np.ndarray, many: np.ndarray) -> np.ndarray:
+        """Minus half the squares of how far the known entries of rows (n, d) are from draws (m, d), (n, m)."""
+        weight = ~np.isnan(rows) / np.square(_CLOSENESS * np.where(self._spread > 0, self._spread, 1.0))
+        rows = np.nan_to_num(rows)
+        found: np.ndarray = (weight * rows) @ many.T - 0.5 * weight @ np.square(many).T
+        return found - 0.5 * (weight * rows**2).sum(1)[:, None]
 
     def __getattr__(self, name: str) -> NoReturn:
         """Only asked for what is not there: the density of data is not, and why is said."""

@@ -163,6 +163,10 @@ def _own(plan: NetworkPlan) -> nn.Module:
             f"the network does not take examples of shape {plan.event} with {len(inputs) - 1} more arguments: {cause}"
         ) from error
     first = found[0] if isinstance(found, tuple) else found
-    if first.shape != x.shape or isinstance(found, tuple) != (plan.answers != "plain"):
+    if isinstance(found, tuple) != (plan.answers != "plain"):
+        beside = {"variance": "fractions between 0 and 1 of its shape", "field": "the field away from the data, (n,)"}
+        wanted = "one tensor" if plan.answers == "plain" else f"a pair, its answer and {beside[plan.answers]}"
+        raise InvalidInput(f"the network answers with a {type(found).__name__}; it must answer with {wanted}")
+    if first.shape != x.shape:
         raise InvalidInput(f"the network answers {tuple(first.shape)} for {tuple(x.shape)}; they must match")
     return module

@@ -172,6 +172,11 @@ class DenoisingObjective:
                 f"target='field' is learned from a batch as charges, with weighting 'simple' or 'edm'; weighting is "
                 f"{self.weighting!r} and matching {self.matching!r}"
             )
+        if self.matching in ("sliced", "exact") and not self.process.gaussian:
+            raise InvalidInput(
+                f"matching={self.matching!r} learns the score, which is not that of the expected data under the noise "
+                f"of {type(self.process).__name__}; use 'denoising' or 'stable'"
+            )
         self.denoiser(torch.zeros_like)  # which knows the targets there are
         weight_of(self.process, torch.full((1,), self.process.t_min), "noise", self.weighting, self.sigma_data)
 

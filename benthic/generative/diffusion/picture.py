@@ -23,7 +23,7 @@ def draw_levels(axes: Any, levels: np.ndarray, losses: np.ndarray) -> None:
 
 def diffusion_picture(model: Any) -> Any:
     """Losses over training and by noise level; beside them samples, where they can be seen."""
-    shown = (len(model._event) == 3 or model._width == 2) and model._knows_null
+    shown = (len(model._event) == 3 or model._event == (2,)) and model._knows_null
     figure, axes = new_figure(10.5 if shown else 7.5, 3.2, 1, 3 if shown else 2)
     draw_losses(axes[0], model.history_)
     axes[0].set_title(type(model).__name__)
@@ -38,6 +38,7 @@ def _draw_samples(model: Any, axes: Any) -> None:
     steps = min(model._setting("steps"), _STEPS)
     if len(model._event) == 3:
         images = np.asarray(_numbers(model.sample(_TILES, seed=0, steps=steps)), dtype=float)
+        images = images if images.shape[1] in (1, 3) else images[:, :1]  # other channels are no colors
         low, high = images.min(), images.max()
         axes.imshow(np.squeeze(tiled((images - low) / max(high - low, 1e-12), 4)), cmap="gray")
         axes.axis("off")

@@ -41,6 +41,8 @@ def save_film(path: Path, file: str | FilePath, *, frames_per_second: float = 12
 
     states = _array(path)
     flat = states.ndim == 3 and states.shape[2] == 2
+    if states.ndim == 3 and not flat:
+        raise InvalidInput(f"save_film: states {states.shape} are neither points of a plane (m, n, 2) nor pictures")
     frames = _scatters(states, path.times) if flat else _sheets(_as_pictures(states), columns)
     images = [Image.fromarray(frame) for frame in frames]
     pause = int(1000 / frames_per_second)

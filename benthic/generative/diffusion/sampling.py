@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,6 +20,8 @@ from benthic.generative.diffusion.grids import checked_times, time_grid
 from benthic.generative.diffusion.process import Process, standard_normal
 from benthic.generative.diffusion.solvers import Sampler, sampler_of
 from benthic.generative.diffusion.solvers.base import Normal, Point, Progress, Watch, clean, points
+
+_SIGNAL = 0.1  # of the data, over the noise, that sampling from pure noise may miss
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,8 @@ def sample(denoiser: Denoising, shape: Sequence[int] | None = None, **options: A
     steps: noise levels to visit, at least 2, by default 50; the last move goes from the lowest of them to the expected
     data (``denoise=True``) or, without that, ends there after as many moves. Samplers that control their steps take as
     many as they need. times: ``uniform``, ``karras``, ``log_snr``, falling times of one's own, or what suits the
-    process. start: points (n, \*event) of the first time. t_start: the first time, with less noise than ``t_max``.
+    process; without a start the first of them has hardly anything but noise, with α at most a tenth of σ. start: points
+    (n, \*event) of the first time. t_start: the first time, with less noise than ``t_max``.
     dtype, device: of the samples where there is no start. seed or generator: decide the noise.
     progress: called as ``progress(move, moves, t, x)``. check_every: ask after so many moves whether all points are
     finite; in any case that is asked at the end, and the error says when it began. Nothing else waits for the device.
@@ -84,7 +88,7 @@ def _travel(
     refuse_noise(process, chosen)
     grid = grid_for(process, chosen, steps, times, t_start, denoise, denoiser.t_first)
     like, stream = _place(start, dtype, device, seed, generator)
-    x = _start(process, shape, start, t_start, like, stream)
+    x = _start(process, shape, start, t_start, grid[0], like, stream)
     watch = Watch(len(grid) - 1 + int(denoise), progress, check_every, every)
     watch.start(grid[0].t, x)
     x = chosen.run(denoiser, grid, x, drawing(stream), watch)
@@ -154,6 +158,7 @@ def _start(
     shape: Sequence[int] | None,
     start: Tensor | None,
     t_start: float | None,
+    first: Point,
     like: Tensor,
     stream: torch.Generator,
 ) -> Tensor:
@@ -165,6 +170,20 @@ def _start(
         return start
     if t_start is not None:
         raise InvalidInput("sample: t_start goes with start, the points of that time; see also edit")
-    if shape is None or len(tuple(shape)) < 2 or any(size < 0 for size in shape):
+    sizes = () if shape is None else tuple(shape)
+    if len(sizes) < 2 or not all(isinstance(size, (int, np.integer)) and size >= 0 for size in sizes):
         raise InvalidInput(f"sample: shape is {shape!r}; give (n, *event), for example (16, 2)")
-    return process.draw_prior(tuple(shape), like, stream)
+    return first_points(process, sizes, first, like, stream)
+
+
+def first_points(
+    process: Process, shape: Sequence[int], first: Point, like: Tensor, stream: torch.Generator | None
+) -> Tensor:
+    """Noise (n, ...) as there is at the first point of a grid, which must have hardly anything of the data."""
+    last = points(process, [process.t_max])[0]
+    if first.alpha > max(_SIGNAL, last.alpha / last.sigma) * first.sigma:
+        raise InvalidInput(
+            f"sample: times begin at t={first.t:g}, where points are not noise alone (alpha={first.alpha:.3g}, "
+            f"sigma={first.sigma:.3g}); begin nearer to {process.t_max:g}, or give the points of that time (see edit)"
+        )
+    return process.draw_prior(shape, like, stream) * (first.sigma / last.sigma)

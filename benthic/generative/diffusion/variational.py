@@ -236,6 +236,11 @@ class VariationalDiffusion(DiffusionEstimator):
     matching = "denoising"
     learned_variance = False
 
+    def _facts(self) -> dict[str, Any]:
+        ends = self.process_.log_snr(0.0), self.process_.log_snr(1.0)
+        named = f"ScheduledVP, log signal-to-noise {float(ends[0]):.3g} to {float(ends[1]):.3g}"
+        return {**super()._facts(), "process": named}
+
     def _build_network(self, name: str) -> nn.Module:
         return ScheduledNetwork(super()._build_network(name))
 

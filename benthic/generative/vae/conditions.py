@@ -87,13 +87,13 @@ def rows_of_vectors(vectors: Any, width: int, what: str = "given") -> Tensor:
         found = found if found.is_floating_point() else found.double()
     else:
         try:
-            found = torch.as_tensor(np.asarray(vectors, dtype=np.float64))
+            found = torch.from_numpy(np.array(vectors, dtype=np.float64))  # a copy: frames lend theirs for reading only
         except (ValueError, TypeError):
             raise InvalidInput(
                 f"{what} is {vectors!r:.80}, not numbers; the model was fitted on {width} numbers a row"
             ) from None
     shape = tuple(found.shape)
-    if found.ndim > 1 and found[0].numel() == width:
+    if found.ndim > 1 and found.shape[1:].numel() == width:
         found = found.reshape(len(found), width)
     elif found.numel() == width:
         found = found.reshape(1, width)

@@ -128,6 +128,11 @@ def test_learned_variances_are_passed_on():
     torch.testing.assert_close(data, denoiser.data(x, 0.5))
     assert bool((fraction == 0.3).all())
     assert bool((Clipped(denoiser).data_and_fraction(10 * x, 0.5)[0] <= 1).all())
+    other = Denoiser("vp", lambda x, level: (0 * x, 0.9 * torch.ones_like(x)), learned_variance=True)
+    guided = Guided(denoiser, other, 2.0)
+    data, fraction = guided.data_and_fraction(x, 0.5)
+    torch.testing.assert_close(data, guided.data(x, 0.5))
+    assert bool((fraction == 0.3).all())  # what the conditional one says
 
 
 def test_guidance_is_linear_in_its_scale():

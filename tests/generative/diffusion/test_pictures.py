@@ -50,5 +50,7 @@ def test_wrong_input(tmp_path):
         draw_trajectory(Path(torch.zeros(2), torch.zeros(2, 3, 7)))
     with pytest.raises(InvalidInput, match=r"\(m, n, \*event\)"):
         draw_trajectory(Path(torch.zeros(2), torch.zeros(2, 3)))
+    with pytest.raises(InvalidInput, match="save_film: .* nor pictures"):
+        save_film(Path(torch.zeros(2), torch.zeros(2, 3, 1)), tmp_path / "a.gif")
     with pytest.raises(InvalidInput, match="positive"):
         save_film(pictures(), tmp_path / "a.gif", frames_per_second=0)

@@ -15,9 +15,11 @@ from benthic.generative.diffusion import (
     VP,
     AddedNoise,
     Ancestral,
+    Clipped,
     Denoiser,
     DiscreteChain,
     DPMSolver,
+    Guided,
     Heun,
     SampleError,
     StraightPath,
@@ -31,6 +33,9 @@ from benthic.generative.diffusion import (
     trajectory,
 )
 from benthic.generative.diffusion.grids import GRIDS
+from benthic.generative.diffusion.sampling import drawing, grid_for
+from benthic.generative.diffusion.solvers import SAMPLERS
+from benthic.generative.diffusion.solvers.base import Watch
 from tests.generative.diffusion.cases import ALL, MIXTURE
 
 pytestmark = pytest.mark.spec("N-06")
@@ -133,6 +138,63 @@ def test_pictures_are_points_too():
     assert x.shape == (2, 3, 8, 8) and float(x.abs().max()) < 1e-3
 
 
+class _Everywhere(torch.nn.Module):
+    """A network whose numbers can lie on any device."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 2, device="meta")
+
+    def forward(self, x, level):
+        return self.layer(x) + level[:, None]
+
+
+def run_without_numbers(process, sampler):
+    """All moves but the question at the end, on the meta device: to ask a tensor there for its numbers is an error."""
+    plain = Denoiser(process, _Everywhere(), "edm", sees="time")
+    denoiser = Clipped(Guided(plain, plain, 2.0, (0.1, 5.0)), -1.0, 1.0)
+    grid = grid_for(process, sampler, 4, None, None, True, denoiser.t_first)
+    with torch.no_grad():
+        return sampler.run(denoiser, grid, torch.empty(4, 2, device="meta"), drawing(torch.Generator()), Watch(4))
+
+
+@pytest.mark.parametrize("on", ALL)
+def test_the_loop_reads_no_number_back(on, monkeypatch):
+    """The host never waits for a device while steps are taken whose lengths are known beforehand.
+
+    Solvers of ordinary equations look at the first state and slope and at the last state, and not in between.
+    """
+    for module in ("ode", "joint"):
+        monkeypatch.setattr(f"benthic.dynamics.{module}.all_finite", lambda x: True)
+    choosing = ("adaptive_sde", "ode", "poisson_ode")
+    fixed = [sampler for name, sampler in SAMPLERS.items() if name not in choosing]
+    for sampler in (*fixed, Heun(churn=5.0), DDIM(1.0), ODE("rk4"), ODE("rk4", variable="log_snr")):
+        if ALL[on].gaussian or not sampler.stochastic:
+            assert run_without_numbers(ALL[on], sampler).shape == (4, 2), sampler
+
+
+def test_samplers_that_choose_their_steps_do_read():
+    with pytest.raises(RuntimeError, match="item"):
+        run_without_numbers(VP(), SAMPLERS["ode"])
+
+
+@pytest.mark.parametrize(("process", "times"), [(AddedNoise(), [20.0, 80.0]), (DiscreteChain(1000), [800, 1000])])
+def test_sampling_begins_with_the_noise_of_its_first_time(process, times):
+    """Times of one's own may begin below t_max, and the noise is then that of the first of them."""
+    starts = [
+        trajectory(exact_denoiser(MIXTURE, process), (4000, 2), times=[t, *time_grid(process, 20, t_start=t)[1:]])
+        for t in times
+    ]
+    for t, path in zip(times, starts, strict=True):
+        assert float(path.states[0].std()) == pytest.approx(float(process.sigma(t)), rel=0.05)
+        assert float(path.states[-1].mean(0)[0]) == pytest.approx(0.1, abs=0.15)  # 0.3 of -2 and 0.7 of 1
+
+
+def test_a_process_of_ones_own_may_end_with_some_signal():
+    x = sample(exact_denoiser(MIXTURE, AddedNoise(t_max=5.0)), (20, 2), steps=5, seed=0)
+    assert bool(torch.isfinite(x).all())
+
+
 EXACT = exact_denoiser(MIXTURE, "vp")
 
 
@@ -146,6 +208,11 @@ EXACT = exact_denoiser(MIXTURE, "vp")
         (lambda: sample(EXACT, (3, 2), times=[2.0, 0.1]), "leave the process"),
         (lambda: sample(EXACT, (3, 2), times=[1.0, 1e-9]), "leave the process"),
         (lambda: sample(EXACT, (3, 2), times=[1.0]), "at least two"),
+        (lambda: sample(EXACT, (3, 2), times=["a", "b"]), "give falling numbers"),
+        (lambda: sample(EXACT, (3, 2), times=[0.4, 0.1]), "begin at t=0.4, where points are not noise alone"),
+        (lambda: sample(EXACT, (3.0, 2)), r"shape is \(3.0, 2\)"),
+        (lambda: sample(EXACT, "ab"), "shape is 'ab'"),
+        (lambda: sample(Denoiser("vp", abs, condition=torch.zeros(3)), (4, 2)), "3 conditions for 4 points"),
         (lambda: sample(EXACT, (3, 2), times="karas"), "did you mean 'karras'"),
         (lambda: sample(EXACT, (3, 2), sampler="dpm2"), "did you mean 'dpm2m'"),
         (lambda: sample(EXACT, (3,)), r"give \(n, \*event\)"),
