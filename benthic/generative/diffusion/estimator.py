@@ -44,7 +44,7 @@ from benthic.training.trainer import Trainer
 _AVERAGED = 0.05  # share of a run over which weights are averaged, where the trainer does not say
 _CURVE_ROWS, _CURVE_LEVELS = 32, 12
 _PICTURE_BATCH = 32  # pictures of one update, and how many updates there are, where the trainer does not say
-_PICTURE_STEPS, _PICTURE_EPOCHS = 1300, 200
+_PICTURE_STEPS, _PICTURE_EPOCHS = 1300, 20  # whichever is more
 _TABLE_BATCH, _CHARGES = 256, 2048  # most rows of an update, and where all are charges and 256 of them points
 _TABLE_STEPS, _LONG_TABLE, _LONG_TABLE_STEPS = 4000, 4096, 6000
 # The law of log σ/α in training on tables in standard units: with few columns and narrow clusters low noise decides.
@@ -301,7 +301,7 @@ class DiffusionEstimator(DiffusionVerbs, NetworkEstimator):
         if self._plan().kind == "unet":
             trainer = replace(trainer, batch_size=size or (_PICTURE_BATCH if rows < 8192 else 128))
             per_epoch = math.ceil(rows / cast(int, trainer.batch_size))
-            usual = max(_PICTURE_STEPS, min(_PICTURE_EPOCHS, 20) * per_epoch)
+            usual = max(_PICTURE_STEPS, _PICTURE_EPOCHS * per_epoch)
             if not budget:
                 trainer = replace(trainer, steps=usual)
         elif size is None:

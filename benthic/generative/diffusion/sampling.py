@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -171,7 +170,7 @@ def _start(
     if t_start is not None:
         raise InvalidInput("sample: t_start goes with start, the points of that time; see also edit")
     sizes = () if shape is None else tuple(shape)
-    if len(sizes) < 2 or not all(isinstance(size, (int, np.integer)) and size >= 0 for size in sizes):
+    if len(sizes) < 2 or not all(is_whole(size, 0) for size in sizes):
         raise InvalidInput(f"sample: shape is {shape!r}; give (n, *event), for example (16, 2)")
     return first_points(process, sizes, first, like, stream)
 
