@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from inspect import signature
 
 import numpy as np
 import pytest
 import torch
 
+from benthic.base import compiling
 from benthic.base.compiling import compiled, fast_tanh
 
 
@@ -40,3 +42,23 @@ def test_without_a_compiler_the_call_stays_and_a_warning_says_so(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.warns(UserWarning, match="no C\\+\\+ compiler was found; the test goes on uncompiled"):
         assert compiled(len, torch.device("cpu"), "the test") is len
+
+
+@pytest.mark.skipif("recompile_limit" not in signature(torch.compile).parameters, reason="an older torch")
+def test_the_ninth_network_of_a_class_is_compiled_too(monkeypatch):
+    """Networks of a class share one function, of which torch by itself keeps eight graphs."""
+    made = []
+
+    def count(small, graph, inputs):
+        made.append(small)
+        return graph.forward
+
+    monkeypatch.setattr(shutil, "which", lambda name: name)
+    monkeypatch.setattr(compiling, "_on_cpu", count)
+    compiling._backend.cache_clear()
+    for width in range(1, 11):
+        network = torch.nn.Linear(2, width)
+        x = torch.ones(3, 2)
+        assert torch.equal(compiled(network, x.device, "the test", dynamic=False)(x), network(x))
+    compiling._backend.cache_clear()
+    assert len(made) == 10
