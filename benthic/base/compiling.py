@@ -69,11 +69,15 @@ def _polynomial(coefficients: Sequence[float], x: Tensor) -> Tensor:
 
 
 def _on_cpu(small: bool, graph: Any, inputs: Any) -> Any:
-    """Torch's own compiler, with the faster tanh."""
+    """Torch's own compiler, with the faster tanh where there is one; without it, its caches on disk hold the result."""
     from torch._functorch import config
     from torch._inductor.compile_fx import compile_fx
     from torch._inductor.decomposition import select_decomp_table
 
+    patches = {"cpp_wrapper": small}
+    parts = [part.graph for part in graph.modules() if isinstance(part, torch.fx.GraphModule)]
+    if not any("tanh" in str(node.target) for part in parts for node in part.nodes):
+        return compile_fx(graph, inputs, config_patches=patches)
     table = {**select_decomp_table(), torch.ops.aten.tanh.default: fast_tanh}
     with config.patch(enable_autograd_cache=False):  # that cache does not look at the table
-        return compile_fx(graph, inputs, config_patches={"cpp_wrapper": small}, decompositions=table)
+        return compile_fx(graph, inputs, config_patches=patches, decompositions=table)

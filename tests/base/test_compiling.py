@@ -8,6 +8,8 @@ from inspect import signature
 import numpy as np
 import pytest
 import torch
+from torch._dynamo.utils import counters
+from torch._inductor.utils import fresh_cache
 
 from benthic.base import compiling
 from benthic.base.compiling import compiled, fast_tanh
@@ -36,6 +38,20 @@ def test_compiled_calls_and_their_gradients_are_those_of_the_library(small, dtyp
     (wanted,) = torch.autograd.grad(torch.tanh(2 * x).sum(), x)
     # the derivative 1 - tanh² loses what tanh near 1 does not have
     torch.testing.assert_close(found, wanted, atol=8 * torch.finfo(dtype).eps, rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_compiled_call_is_found_on_disk_by_the_next_process():
+    """Forgetting what is in memory stands for the next process; a table of one's own would keep it off the disk."""
+    x = torch.linspace(-4, 4, 101, requires_grad=True)
+    with fresh_cache():
+        for _ in range(2):
+            torch._dynamo.reset()
+            counters.clear()
+            call = compiled(lambda x: torch.sin(2 * x).sum(), x.device, "the test")
+            (found,) = torch.autograd.grad(call(x), x)
+    assert counters["aot_autograd"]["autograd_cache_hit"] == 1
+    torch.testing.assert_close(found, 2 * torch.cos(2 * x).detach())
 
 
 def test_without_a_compiler_the_call_stays_and_a_warning_says_so(monkeypatch):
