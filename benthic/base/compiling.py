@@ -6,11 +6,15 @@ import shutil
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
+from inspect import signature
 from typing import Any
 
 import torch
 from torch import Tensor
+
+# Graphs that torch keeps of one function before it goes on without compiling; networks of a class share its forward.
+_MOST_GRAPHS = 64
 
 # tanh(x) / x as a ratio of polynomials in x², for |x| up to the reach; a minimax fit in the relative error.
 _REACH = 7.9
@@ -31,9 +35,16 @@ def compiled(
     if sys.platform == "win32" or (on_cpu and not any(shutil.which(c) for c in ("g++", "c++", "clang++"))):
         warnings.warn(f"compile=True, but no C++ compiler was found; {what} goes on uncompiled", stacklevel=3)
         return call
-    backend: Any = partial(_on_cpu, small) if on_cpu else "inductor"
-    faster: Callable[..., Any] = torch.compile(call, backend=backend, **options)
+    if "recompile_limit" in signature(torch.compile).parameters:  # older versions of torch stay at eight
+        options.setdefault("recompile_limit", _MOST_GRAPHS)
+    faster: Callable[..., Any] = torch.compile(call, backend=_backend(device.type, small), **options)
     return faster
+
+
+@cache
+def _backend(kind: str, small: bool) -> Any:
+    """Who makes code of a graph: one value for all calls, because torch does not share graphs among several."""
+    return partial(_on_cpu, small) if kind == "cpu" else "inductor"
 
 
 def fast_tanh(x: Tensor) -> Any:
@@ -58,11 +69,15 @@ def _polynomial(coefficients: Sequence[float], x: Tensor) -> Tensor:
 
 
 def _on_cpu(small: bool, graph: Any, inputs: Any) -> Any:
-    """Torch's own compiler, with the faster tanh."""
+    """Torch's own compiler, with the faster tanh where there is one; without it, its caches on disk hold the result."""
     from torch._functorch import config
     from torch._inductor.compile_fx import compile_fx
     from torch._inductor.decomposition import select_decomp_table
 
+    patches = {"cpp_wrapper": small}
+    parts = [part.graph for part in graph.modules() if isinstance(part, torch.fx.GraphModule)]
+    if not any("tanh" in str(node.target) for part in parts for node in part.nodes):
+        return compile_fx(graph, inputs, config_patches=patches)
     table = {**select_decomp_table(), torch.ops.aten.tanh.default: fast_tanh}
     with config.patch(enable_autograd_cache=False):  # that cache does not look at the table
-        return compile_fx(graph, inputs, config_patches={"cpp_wrapper": small}, decompositions=table)
+        return compile_fx(graph, inputs, config_patches=patches, decompositions=table)

@@ -58,6 +58,7 @@ class Loop:
 
     def __post_init__(self) -> None:
         self._stop_asked = False
+        self._checked = 0  # the last step after which the loss was known to be finite
         self._stopping = self.trainer.stopping
         self._folder = CheckpointFolder(s, self.world) if (s := self.trainer.saving) else None
         self._callbacks = [*self.trainer.callbacks] if self.world.first else []
@@ -178,8 +179,10 @@ class Loop:
         self.loss_sum += info.loss
         self.weight_sum += info.weight
         # a sum that is not finite stays so, hence an accelerator need not be asked at every step
-        if (self._reads or self.step % _CHECK_EVERY == 0) and not math.isfinite(self.loss_sum):
-            self._fail(self._mean_loss(), batch)
+        if self._reads or self.step % _CHECK_EVERY == 0:
+            if not math.isfinite(self.loss_sum):
+                self._fail(self._mean_loss(), batch)
+            self._checked = self.step
         for call in self._on_step:
             call(self, info)
 
@@ -208,6 +211,7 @@ class Loop:
             loss = info.mean()
             if not math.isfinite(loss):
                 self._fail(loss, None)
+            self._checked = self.step
             self._log(info)
             if progress.due():
                 progress.show(self.step, self.total_steps, loss, self.epoch - 1)
@@ -238,6 +242,7 @@ class Loop:
         loss = self._mean_loss()
         if not math.isfinite(loss):
             self._fail(loss, None)
+        self._checked = self.step
         logs = self.learner.report(self.step)
         if self.validation is not None:
             held = self._validate(self.validation)
@@ -297,9 +302,14 @@ class Loop:
         rate = self.rate()
         tip = f"try lr={rate / 10:.1g} or clip=1.0" if rate else "rescale the data"
         raise NonFiniteLoss(
-            f"{self.title}: the loss became {loss} at step {self.step} (epoch {self.epoch + 1}); "
+            f"{self.title}: the loss became {loss} at step {self._when()} (epoch {self.epoch + 1}); "
             f"{cause}; {tip}; {where}"
         )
+
+    def _when(self) -> str:
+        """The step that is taken, or where losses are seldom read the first and last of those it may have been."""
+        first = self._checked + 1
+        return str(self.step) if first >= self.step else f"{first} to {self.step}"
 
     @contextmanager
     def _gentle_interrupt(self) -> Iterator[None]:
@@ -339,7 +349,9 @@ class Loop:
     def _save(self, done: bool = False) -> Path | None:
         if self._folder is None:
             return None
-        self.done = done
+        if not math.isfinite(self.loss_sum):  # which an accelerator is not asked at every step
+            self._fail(self._mean_loss(), None)
+        self._checked, self.done = self.step, done
         state = {
             "step": self.step,
             "epoch": self.epoch,
@@ -368,6 +380,7 @@ class Loop:
         for name in ("step", "epoch", "batch", "loss_sum", "weight_sum", "history", "best", "done", "complete", "seed"):
             setattr(self, name, state[name])
         self.loss_sum = self._zero(self.loss_sum)
+        self._checked = self.step
         self._clock.restart(state.get("spent", 0.0))
         self.learner.load_state_dict(state["learner"])
         states: Sequence[Any] = state["random"]

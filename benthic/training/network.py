@@ -51,7 +51,7 @@ class NetworkEstimator(TrainedEstimator):
 
         def learner_of(network: nn.Module, session: Session) -> GradientLearner:
             trainer = session.trainer
-            forward = _compiled_batches(network, session) if trainer.compile else network
+            forward = _compiled_batches(network, session.device) if trainer.compile else network
             player = Player(network, lambda batch: loss(forward, batch), trainer, l2=l2)
             return GradientLearner(
                 {"fit": player}, trainer, world=session.world, capturable=self.capturable, before=before
@@ -97,13 +97,18 @@ class NetworkEstimator(TrainedEstimator):
         return loss_curve(self.history_, title=type(self).__name__)
 
 
-def _compiled_batches(network: nn.Module, session: Session) -> Callable[..., Tensor]:
-    """The network compiled for whole batches; for the smaller last one of a pass it would be compiled once more."""
-    trainer, fast = session.trainer, compiled(network, session.device, "training")
-    whole = (trainer.batch_size or 1) // (trainer.accumulate * session.world.size)
+def _compiled_batches(network: nn.Module, device: torch.device) -> Callable[..., Tensor]:
+    """The network, compiled for the whole batches of training alone.
+
+    For the smaller last one of a pass, and for held-out rows, it would be compiled once more. Shapes are fixed,
+    whatever was compiled before in this process.
+    """
+    fast, whole = compiled(network, device, "training", dynamic=False), 0
 
     def forward(x: Tensor, *rest: Any, **options: Any) -> Tensor:
-        found: Tensor = (fast if len(x) >= whole else network)(x, *rest, **options)
+        nonlocal whole
+        whole = max(whole, len(x)) if network.training else whole
+        found: Tensor = (fast if network.training and len(x) == whole else network)(x, *rest, **options)
         return found
 
     return forward

@@ -122,7 +122,7 @@ def test_compiled_training_equals_plain_training():
 def test_only_whole_batches_are_compiled(monkeypatch):
     sizes = []
 
-    def recorded(network, device, what):
+    def recorded(network, device, what, dynamic):
         def call(x):
             sizes.append(len(x))
             return network(x)

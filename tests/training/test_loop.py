@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
 from dataclasses import replace
 from itertools import pairwise
@@ -17,6 +18,7 @@ from benthic.base.errors import InvalidInput, NonFiniteLoss
 from benthic.data.batch import Batch
 from benthic.training.callbacks import Callback
 from benthic.training.gradient import GradientLearner, Player
+from benthic.training.loop import Loop
 from benthic.training.trainer import EarlyStopping, Trainer
 from tests.training.problems import CPU, MeanLearner, feed_of, linear_learner, regression, run, weights
 
@@ -174,6 +176,37 @@ def test_a_loss_that_is_not_finite_names_the_last_good_checkpoint(tmp_path):
     )
     with pytest.raises(NonFiniteLoss, match=r"last good checkpoint is .*step-"):
         run(linear_learner(trainer), feed_of(regression(), trainer), trainer)
+
+
+def far_away(trainer: Trainer) -> Loop:
+    """A loop on the CPU that reads losses as seldom as on an accelerator."""
+    learner, feed = linear_learner(trainer), feed_of(regression(), trainer)
+    loop = Loop(learner, feed, trainer, seed=0, device=CPU)
+    loop._reads = learner._reads = False
+    loop.loss_sum = loop._zero()
+    return loop
+
+
+def test_where_losses_are_seldom_read_the_steps_in_question_are_named():
+    """The same run reads at every step, and so knows which one it was; passes are of four steps."""
+    trainer = Trainer(epochs=50, batch_size=16, lr=1e6, optimizer="sgd")
+    with pytest.raises(NonFiniteLoss) as exact:
+        run(linear_learner(trainer), feed_of(regression(), trainer), trainer)
+    with pytest.raises(NonFiniteLoss) as later:
+        far_away(trainer).run()
+    step = int(re.search(r"at step (\d+) ", str(exact.value))[1])
+    first, last = map(int, re.search(r"at step (\d+) to (\d+) ", str(later.value)).groups())
+    assert first <= step <= last and (first, last) == (step - (step - 1) % 4, step + -step % 4)
+
+
+def test_no_checkpoint_is_written_after_a_loss_that_is_not_finite(tmp_path):
+    checkpoint = {"folder": str(tmp_path), "every_steps": 3, "keep": 100}
+    trainer = Trainer(steps=50, batch_size=4, lr=1e6, optimizer="sgd", checkpoint=checkpoint)
+    with pytest.raises(NonFiniteLoss, match=r"last good checkpoint is .*step-") as later:
+        far_away(trainer).run()
+    first, last = map(int, re.search(r"at step (\d+) to (\d+) ", str(later.value)).groups())
+    kept = sorted(int(path.stem.removeprefix("step-")) for path in tmp_path.glob("checkpoints/*"))
+    assert (first, last) == (kept[-1] + 1, kept[-1] + 3)
 
 
 def test_bf16_trains_close_to_float32():

@@ -15,7 +15,7 @@ from benthic.nets.unet import UNet, channels_last
 _COMPILED: list[tuple[nn.Module, Callable[..., Any]]] = []  # the last few, newest at the end
 _KEPT = 4
 _EAGER = 3  # calls of a kind before it is captured, so that libraries have chosen their kernels
-_KINDS = 4  # shapes that are captured
+_KINDS = 4  # shapes that are captured, or compiled for
 
 
 def fast_call(
@@ -40,7 +40,7 @@ def _compiled(network: nn.Module, device: torch.device) -> Callable[..., Any]:
             return call
     if any(isinstance(part, UNet) for part in network.modules()):
         channels_last(network)  # what compiled convolutions read fastest
-    made = compiled(network, device, "sampling")
+    made: Callable[..., Any] = WholeCalls(compiled(network, device, "sampling", dynamic=False), network)
     _COMPILED[:] = [*_COMPILED, (network, made)][-_KEPT:]
     return made
 
@@ -52,6 +52,36 @@ def _in_bfloat16(call: Callable[..., Any], device: torch.device) -> Callable[...
         return tuple(part.to(x.dtype) for part in found) if isinstance(found, tuple) else found.to(x.dtype)
 
     return lowered
+
+
+class WholeCalls:
+    """A compiled function of rows that is compiled for few numbers of rows, each of which takes as long as the first.
+
+    The last block of samples is mostly a smaller one. Half as many rows as were compiled for, or more, are filled up
+    with copies of the first; fewer go through the plain function.
+    """
+
+    def __init__(self, fast: Callable[..., Any], plain: Callable[..., Any]) -> None:
+        self._fast, self._plain = fast, plain
+        self._sizes: list[int] = []  # rising
+
+    def __call__(self, x: Tensor, *rest: Tensor) -> Any:
+        """The answer for rows x (n, ...) and what belongs to them, (n, ...) each."""
+        n = len(x)
+        size = next((size for size in self._sizes if size >= n), None)
+        if size is None and len(self._sizes) < _KINDS:
+            self._sizes.append(n)
+            size = n
+        if size is None or size > 2 * n:
+            return self._plain(x, *rest)
+        found = self._fast(*(_filled(part, size) for part in (x, *rest)))
+        return tuple(part[:n] for part in found) if isinstance(found, tuple) else found[:n]
+
+
+def _filled(rows: Tensor, size: int) -> Tensor:
+    """The rows (n, ...) with copies of the first up to (size, ...), in the usual layout: others are compiled anew."""
+    missing = size - len(rows)
+    return torch.cat([rows, rows[:1].expand(missing, *rows.shape[1:])]) if missing else rows.contiguous()
 
 
 class CapturedCall:
