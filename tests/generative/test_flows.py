@@ -308,6 +308,16 @@ def test_a_flow_given_vectors() -> None:
         model.likelihood(X)
 
 
+@pytest.mark.parametrize("name", ["NormalizingFlow", "ConditionalVAE", "ConditionalGAN"])
+def test_labels_that_tell_nothing_apart_are_refused(name: str) -> None:
+    settings = {"condition": "labels"} if name == "NormalizingFlow" else {}
+    model = getattr(benthic, name)(**settings)
+    with pytest.raises(InvalidInput, match=f"{name}.fit: y has only one class, 'a'; give rows of at least 2 classes"):
+        model.fit(MOONS, np.full(len(MOONS), "a"))
+    with pytest.raises(InvalidInput, match=f"{name}.fit: Unknown label type: continuous; .*condition='vectors'"):
+        model.fit(MOONS, MOONS[:, 0])
+
+
 # -- bad input -------------------------------------------------------------------------------------------
 
 
