@@ -268,6 +268,14 @@ def kind_of(network: Any, event: tuple[int, ...]) -> str:
     return network
 
 
+def _whole(sizes: Any, name: str) -> tuple[int, ...]:
+    """Sizes of layers, one or several."""
+    made = tuple(sizes) if isinstance(sizes, Sequence) else (sizes,)
+    if not all(isinstance(size, int) and size > 0 for size in made):
+        raise InvalidInput(f"{name} is {sizes!r}; give whole numbers of at least 1")
+    return made
+
+
 def body_of(
     network: Any, event: tuple[int, ...], hidden: Any, channels: Any, nonlinearity: str, *, leveled: bool = False
 ) -> nn.Module:
@@ -276,11 +284,8 @@ def body_of(
     if kind == "own":
         return OwnEnergy(network, event)
     if kind == "mlp":
-        sizes = (hidden,) if isinstance(hidden, int) else tuple(hidden)
-        if not all(isinstance(size, int) and size > 0 for size in sizes):
-            raise InvalidInput(f"hidden_layer_sizes is {hidden!r}; give whole numbers of at least 1")
-        return RowEnergy(math.prod(event), sizes, nonlinearity)
-    chosen = default_channels(*event[1:]) if channels is None else tuple(channels)
+        return RowEnergy(math.prod(event), _whole(hidden, "hidden_layer_sizes"), nonlinearity)
+    chosen = default_channels(*event[1:]) if channels is None else _whole(channels, "channels")
     if not chosen or (1 << len(chosen)) > 2 * min(event[1:]):
         raise InvalidInput(f"channels {chosen} halve the picture {len(chosen)} times; {event[1:]} pixels allow fewer")
     made = LeveledEnergy if leveled else PictureEnergy

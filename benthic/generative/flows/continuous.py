@@ -97,6 +97,7 @@ class ContinuousFlow(Uses, Encodes, Samples, HasExactDensity, NetworkEstimator):
     True
     """
 
+    invertible = True
     network_: FlowNetwork
     defaults = {"lr": 1e-2, "optimizer": "adam", "schedule": "cosine", "batch_size": 256}
 
@@ -164,8 +165,9 @@ class ContinuousFlow(Uses, Encodes, Samples, HasExactDensity, NetworkEstimator):
                     f"hidden_layer_sizes is {self.hidden_layer_sizes!r}; give one or more whole numbers >= 1"
                 )
             self._check_solver()
-            if not 0 <= self.regularization < math.inf:
-                raise InvalidInput(f"regularization is {self.regularization}; a weight must be >= 0")
+            weight: Any = self.regularization
+            if not (isinstance(weight, (int, float)) and 0 <= weight < math.inf):
+                raise InvalidInput(f"regularization is {self.regularization!r}; a weight must be >= 0")
 
     def _check_solver(self) -> None:
         if self.solver_steps is None and self.method not in CONTROLLED:
