@@ -315,6 +315,21 @@ def test_examples_of_other_shapes_are_standardized_rows() -> None:
     assert drawn.mean() == pytest.approx(50, abs=0.5)
 
 
+def test_a_row_is_rebuilt_from_its_other_columns_not_from_its_code() -> None:
+    kinds = RNG.integers(0, 3, 300)
+    frame = pd.DataFrame({"a": 10 * kinds + RNG.integers(0, 3, 300), "kind": pd.Categorical(list("xyz")).take(kinds)})
+    model = fitted("nsf", frame, steps=200)
+    frame.loc[0, "a"], frame.loc[0, "kind"] = 21, "x"
+    strange = model.anomaly(frame[:20], kind="reconstruction")
+    assert strange.argmax() == 0
+    y = np.repeat(["low", "high"], 100)
+    X = RNG.normal(size=(200, 2)) + np.where(y == "high", 6.0, 0.0)[:, None]
+    told = fitted("maf", X, y, steps=150, condition="labels")
+    assert told.anomaly([[6.0, 6.0]], "low", kind="reconstruction") > told.anomaly(
+        [[6.0, 6.0]], "high", kind="reconstruction"
+    )
+
+
 # -- conditions ------------------------------------------------------------------------------------------
 
 
