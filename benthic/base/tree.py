@@ -177,8 +177,9 @@ class Encoder:
             return {"$sklearn": name, "state": self.encode(vars(value), path)}
         if path in self._leave_out or path.split(".")[-1] in self._leave_out:
             return {"$supplied": path}
+        shown = " ".join(repr(value).split())
         raise ModelFileError(
-            f"{path or 'the value'} is {value!r:.80}, which a model file cannot hold (it holds no code); use a "
+            f"{path or 'the value'} is {shown:.80}, which a model file cannot hold (it holds no code); use a "
             f"named setting instead, or save with leave_out=[{path!r}] and load with modules={{{path!r}: ...}}"
         )
 

@@ -206,10 +206,18 @@ def check_labels(y: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
     _same_length(labels, n)
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         raise InvalidInput("Input y contains NaN or infinity")
-    check_classification_targets(labels)
+    try:
+        check_classification_targets(labels)
+    except ValueError as error:
+        if "continuous" not in str(error):
+            raise
+        raise InvalidInput(
+            "Unknown label type: continuous; y has numbers with fractions, which are no labels: round or bin them, or "
+            "use a model that takes numbers as y (a regressor, or a generator with condition='vectors')"
+        ) from error
     classes, codes = np.unique(labels, return_inverse=True)
     if len(classes) < 2:
-        raise InvalidInput(f"y has only one class, {classes.tolist()[0]!r}; a classifier needs at least 2 classes")
+        raise InvalidInput(f"y has only one class, {classes.tolist()[0]!r}; give rows of at least 2 classes")
     return classes, codes.astype(np.int64)
 
 

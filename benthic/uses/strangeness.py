@@ -31,8 +31,8 @@ def anomaly(model: Any, X: Any, kind: str | None = None, *, reference: Any = Non
     ``log_prob`` calls improbable rows strange. In many dimensions the most probable point is itself a row that never
     occurs; ``typicality`` asks how far the information in a row, in nats, lies from that of the model's own draws, to
     either side (Nalisnick et al., 2019). ``reconstruction`` asks how badly a row is rebuilt: by encoding and decoding
-    where the code is narrower than the row; of a diffusion model by noising and denoising (Wyatt et al., 2022); and
-    else by hiding each column in turn and filling it from the others.
+    where the code is narrower than the row (that of a flow gives every row back); of a diffusion model by noising and
+    denoising (Wyatt et al., 2022); and else by hiding each column in turn and filling it from the others.
 
     model: fitted. X: rows as the model takes them; a gap is left out of all three. kind: one of these words, or None
     for the model's own. reference: rows known to be good, instead of the model's draws, to say what is typical and how
@@ -157,15 +157,15 @@ def _rebuilt(model: Any, X: Any, rows: Tensor, given: Any) -> Tensor:
         passes = [model._arrive(model.edit(X, 0.5, seed=seed, **options), "anomaly")[0] for seed in range(_REBUILDS)]
         return torch.stack(passes).mean(0)
     narrow = getattr(model, "_n_features_out", 0) < rows.shape[1] or not hasattr(model, "log_prob")
-    if hasattr(model, "reconstruct") and narrow:
+    if hasattr(model, "reconstruct") and narrow and not getattr(model, "invertible", False):
         found: Tensor = model._arrive(model.reconstruct(X, **options), "anomaly")[0]
         return found
     if hasattr(model, "_impute"):
-        return _filled(model, rows)
+        return _filled(model, rows, options)
     raise InvalidInput(f"{type(model).__name__}.anomaly: the model rebuilds nothing; use log_prob or typicality")
 
 
-def _filled(model: Any, rows: Tensor) -> Tensor:
+def _filled(model: Any, rows: Tensor, options: dict[str, Any]) -> Tensor:
     """Every column as the others make it expected; the columns of one category are hidden together."""
     schema = getattr(model, "schema_", None)
     groups = [slice(j, j + 1) for j in range(rows.shape[1])] if schema is None else schema.groups
@@ -178,13 +178,15 @@ def _filled(model: Any, rows: Tensor) -> Tensor:
     for group in groups:
         holed = rows.clone()
         holed[:, group] = torch.nan
-        rebuilt[:, group] = model._impute(holed).to(rows)[:, group]
+        rebuilt[:, group] = model._impute(holed, **options).to(rows)[:, group]
     return rebuilt
 
 
 def _spread(model: Any, reference: Any) -> Tensor:
     """The standard deviation of every column: of the reference, the rows of the fit, or the model's draws."""
     scales = getattr(model, "scales_", None)
+    if reference is None and hasattr(model, "_spreads"):  # of columns that the scales are not of
+        return torch.as_tensor(model._spreads)
     if reference is None and scales is not None:
         return torch.as_tensor(np.asarray(scales.scale, dtype=np.float64)).flatten()
     if reference is None and not hasattr(model, "sample"):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from benthic.base.arrays import Origin
 from benthic.base.errors import InvalidInput
+from benthic.base.schema import is_frame
 from benthic.base.validation import speaking
 from benthic.uses.strangeness import anomaly
 
@@ -38,12 +42,22 @@ class Uses(_Host):
 
     def _draw_gaps(self, given: Any, n: int, noise: torch.Generator) -> Any:
         """``n`` rows like ``given`` (one or ``n``), their gaps drawn given the rest by ``_fill(rows, noise).draw``."""
-        known, origin = self._arrive(given, "sample", missing=True)
-        with speaking(self, "sample"):
-            known = conditions(known, n)
+        known, origin = self._known_rows(given, n)
         drawn = self._fill(known, noise).draw
         rows = torch.where(torch.isnan(known), drawn.to(known), known)
         return self._data_out(rows, replace(origin, index=None))  # new rows have no labels
+
+    def _known_rows(self, given: Any, n: int) -> tuple[Tensor, Origin]:
+        """Rows with NaN to fill, one for each of ``n`` draws, and where they came from."""
+        if not is_frame(given) and (isinstance(given, Mapping) or _dimensions(given) < 2):
+            raise self._fail(
+                "sample",
+                f"given is {given!r:.40}, not rows (1 or n, columns), and the model knows no other conditions; pass "
+                "rows with NaN in their gaps",
+            )
+        known, origin = self._arrive(given, "sample", missing=True)
+        with speaking(self, "sample"):
+            return conditions(known, n), origin
 
     def anomaly(self, X: Any, *, kind: str | None = None, reference: Any = None) -> Any:
         """How strange each row is, (n,): its negative log-likelihood; larger is stranger.
@@ -70,6 +84,10 @@ class OddSequences(_Host):
 
     def _surprise(self, X: Any, **given: Any) -> Any:
         return -self.likelihood(X, **given).value
+
+
+def _dimensions(value: Any) -> int:
+    return int(value.ndim) if hasattr(value, "ndim") else np.asarray(value, dtype=object).ndim
 
 
 def conditions(given: Tensor, n: int) -> Tensor:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
 from sklearn.neural_network import BernoulliRBM as Peer
 
 import benthic
@@ -218,8 +219,13 @@ def test_errors_name_the_verb_and_methods_that_there_are() -> None:
     with pytest.raises(InvalidInput, match=r"BernoulliRBM.impute: units are zeros and ones"):
         model.impute(np.where(bits == 1, 0.5, np.nan))
     with pytest.raises(
-        InvalidInput, match=r"BernoulliRBM.sample: Expected 2D array, got scalar array instead\. Reshape"
+        InvalidInput, match=r"BernoulliRBM.sample: given is 1, not rows .*pass rows with NaN in their gaps"
     ):
         model.sample(2, given=1)
     with pytest.raises(InvalidInput, match="binarize is nan"):
         benthic.BernoulliRBM(4, binarize=float("nan")).fit(bits)
+    for verb in (lambda: benthic.BernoulliRBM(3).log_partition(), lambda: benthic.BernoulliRBM(3).anomaly(bits)):
+        with pytest.raises(NotFittedError):
+            verb()
+    with pytest.raises(InvalidInput, match=r"BernoulliRBM.log_partition: chains is 1; .*at least 2"):
+        model.log_partition("ais(10)", chains=1)

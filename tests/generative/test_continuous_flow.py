@@ -339,6 +339,7 @@ def test_one_column_and_pictures(flow):
         ({"training_tolerance": 0.0}, "training_tolerance 0.0; tolerances must be positive"),
         ({"rtol": 0.0}, "tolerances must be positive"),
         ({"regularization": -1.0}, "regularization is -1.0"),
+        ({"regularization": "some"}, "regularization is 'some'"),
     ],
 )
 def test_wrong_settings(params, words):
@@ -347,6 +348,9 @@ def test_wrong_settings(params, words):
 
 
 def test_wrong_questions(flow):
+    for given in ("a", {"y": 1}, [0.5, math.nan]):
+        with pytest.raises(ValueError, match=r"ContinuousFlow.sample: given is .*, not rows .*NaN in their gaps"):
+            flow.sample(2, given=given)
     with pytest.raises(ValueError, match=r"method 'elbo' is unknown; use 'exact' or 'hutchinson\(k\)'"):
         flow.likelihood(MOONS, "elbo")
     with pytest.raises(ValueError, match=r"codes have shape \(2, 5\); expected \(n, 2\)"):

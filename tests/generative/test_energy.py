@@ -219,6 +219,9 @@ def test_a_gap_between_the_energies_of_chains_and_rows_is_said():
         energy_gap(energy, rows, rows - 10)
     with pytest.warns(UserWarning, match=r"not finite; lower step_size"):
         energy_gap(energy, rows, rows / 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        energy_gap(energy, rows[:1], rows + 1)  # one row has no spread of its own
 
 
 def test_steps_of_a_call_are_those_of_the_settings():
@@ -250,6 +253,23 @@ def test_a_run_that_diverges_is_told():
     model = benthic.EnergyModel("contrastive_divergence", trainer={"steps": 60, "lr": 0.03}, **SMALL, **settings)
     with pytest.warns(UserWarning, match="the chains of training"):
         model.fit(ring(300))
+
+
+def test_chains_that_run_away_are_named_as_a_cause():
+    settings = {"sampler": "langevin", "step_size": 50.0, "trainer": {"steps": 50}}
+    with pytest.raises(RuntimeError, match="the chains ran away: lower step_size, 50 here, or use sampler='mala'"):
+        benthic.EnergyModel("persistent", **SMALL, **settings).fit(ring(100))
+
+
+def test_a_column_that_never_changes_harms_no_other():
+    X = np.c_[np.random.default_rng(0).normal(size=(400, 1)), np.full(400, 5.0)]
+    model = benthic.EnergyModel("persistent", trainer={"steps": 100, "lr": 5e-3}, **SMALL)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        drawn = model.fit(X).sample(400, seed=0)
+    assert np.abs(drawn[:, 1] - 5).max() < 1e-3
+    assert drawn[:, 0].std() == pytest.approx(1, abs=0.2)
+    assert model.energy_gap_ == pytest.approx(0, abs=0.3)
 
 
 @pytest.mark.parametrize(
@@ -290,6 +310,9 @@ def test_bad_calls_get_one_sentence(models):
         models["sliced"].sample(3, start="data")
     with pytest.raises(ValueError, match=r"EnergyModel.fit: temperature is 0.5, but with several levels of noise"):
         benthic.EnergyModel(temperature=0.5).fit(IMAGES)
+    for channels in ((0,), ("many",), 2.5):
+        with pytest.raises(ValueError, match=r"EnergyModel.fit: channels is .*; give one or more whole numbers of at least 1"):
+            benthic.EnergyModel(channels=channels).fit(IMAGES)
     with pytest.raises(ValueError, match="halve the picture"):
         benthic.EnergyModel(channels=(4, 4, 4, 4, 4)).fit(IMAGES)
 

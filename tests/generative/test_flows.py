@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 import benthic
 from benthic.base.errors import InvalidInput
 from benthic.data.toys import toy
+from benthic.generative.flows.gaps import Moments, fill_gaps
 from benthic.generative.flows.latent_moves import LatentMoves
 from benthic.nets.invertible import ActNorm, Chain, LULinear, Radial
 
@@ -277,6 +279,57 @@ def test_moves_of_codes_keep_the_conditional_law() -> None:
     assert np.abs(np.cov(found.T) - covariance).max() < 4 * covariance.max() * np.sqrt(2 / n)
 
 
+def test_means_of_gaps_are_taken_in_the_units_of_the_data() -> None:
+    X = np.exp(RNG.normal(size=(1000, 1)))
+    model = fitted(Chain([ActNorm(1)]), X, steps=1, columns={0: "positive"})
+    assert model.impute(np.full((40, 1), np.nan)).mean() == pytest.approx(np.exp(0.5), abs=0.3)  # the median is 1
+
+
+def test_gaps_of_columns_that_the_moments_hold_for_fixed() -> None:
+    ones = torch.ones(2, 2, dtype=torch.float64)  # what one column is, the other is
+    law = torch.distributions.Normal(0.0, 1.0)
+    rows = torch.tensor([[1.0, torch.nan]], dtype=torch.float64)
+    noise = torch.Generator().manual_seed(0)
+    found = fill_gaps(lambda y: law.log_prob(y).sum(1), rows, Moments(ones[0] * 0, ones), noise)
+    assert found.draw[0, 1] == pytest.approx(1.0, abs=1e-3)
+
+
+# -- columns that say little --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["realnvp", "nsf"])
+def test_a_column_that_never_changes_harms_no_other(kind: str) -> None:
+    X = np.c_[MOONS, np.full(len(MOONS), 7.0)]
+    model = fitted(kind, X, steps=60)
+    drawn = model.sample(500, seed=0)
+    assert np.abs(drawn[:, 2] - 7).max() < 1e-3
+    assert np.abs(drawn[:, :2]).max() < 10
+    assert model.impute([[0.5, 0.5, np.nan]])[0, 2] == pytest.approx(7, abs=1e-3)
+    assert model.anomaly([[0.5, 0.5, 8.0]]) > model.anomaly([[0.5, 0.5, 7.0]]) + 100
+
+
+def test_examples_of_other_shapes_are_standardized_rows() -> None:
+    X = RNG.normal(50, 3, size=(200, 4, 2))
+    drawn = fitted("nsf", X, steps=1).sample(500, seed=0)
+    assert drawn.shape == (500, 4, 2)
+    assert drawn.mean() == pytest.approx(50, abs=0.5)
+
+
+def test_a_row_is_rebuilt_from_its_other_columns_not_from_its_code() -> None:
+    kinds = RNG.integers(0, 3, 300)
+    frame = pd.DataFrame({"a": 10 * kinds + RNG.integers(0, 3, 300), "kind": pd.Categorical(list("xyz")).take(kinds)})
+    model = fitted("nsf", frame, steps=200)
+    frame.loc[0, "a"], frame.loc[0, "kind"] = 21, "x"
+    strange = model.anomaly(frame[:20], kind="reconstruction")
+    assert strange.argmax() == 0
+    y = np.repeat(["low", "high"], 100)
+    X = RNG.normal(size=(200, 2)) + np.where(y == "high", 6.0, 0.0)[:, None]
+    told = fitted("maf", X, y, steps=150, condition="labels")
+    assert told.anomaly([[6.0, 6.0]], "low", kind="reconstruction") > told.anomaly(
+        [[6.0, 6.0]], "high", kind="reconstruction"
+    )
+
+
 # -- conditions ------------------------------------------------------------------------------------------
 
 
@@ -306,6 +359,22 @@ def test_a_flow_given_vectors() -> None:
     assert model.likelihood(X, given=c).mean() > fitted("nsf", X, steps=200).score(X) + 0.5
     with pytest.raises(InvalidInput, match="needs them here too"):
         model.likelihood(X)
+    with pytest.raises(InvalidInput, match=r"NormalizingFlow.score: .*score\(X, vectors\)"):
+        model.score(X)
+    with pytest.raises(InvalidInput, match=r"NormalizingFlow.anomaly: .*given=vectors"):
+        model.anomaly(X)
+    with pytest.raises(InvalidInput, match=r"NormalizingFlow.sample: .*'y': vectors, 'X': rows"):
+        model.sample(2, given={"X": [[np.nan, 1.0]]})
+
+
+@pytest.mark.parametrize("name", ["NormalizingFlow", "ConditionalVAE", "ConditionalGAN"])
+def test_labels_that_tell_nothing_apart_are_refused(name: str) -> None:
+    settings = {"condition": "labels"} if name == "NormalizingFlow" else {}
+    model = getattr(benthic, name)(**settings)
+    with pytest.raises(InvalidInput, match=f"{name}.fit: y has only one class, 'a'; give rows of at least 2 classes"):
+        model.fit(MOONS, np.full(len(MOONS), "a"))
+    with pytest.raises(InvalidInput, match=f"{name}.fit: Unknown label type: continuous; .*condition='vectors'"):
+        model.fit(MOONS, MOONS[:, 0])
 
 
 # -- bad input -------------------------------------------------------------------------------------------
@@ -317,7 +386,9 @@ def test_bad_input_is_refused() -> None:
         fitted("nsf", X, columns={0: "positive"})
     with pytest.raises(InvalidInput, match="between 0 and 1, but X has"):
         fitted("nsf", X, columns={0: (0, 1)})
-    with pytest.raises(InvalidInput, match="names 7, which is no column"):
+    with pytest.raises(InvalidInput, match="lies on the grid 1, 2, ..., but X has 1.5; .*declare the column 'real'"):
+        fitted("nsf", X, columns={1: "discrete"}).likelihood([[0.5, 1.5]])
+    with pytest.raises(InvalidInput, match="names 7, which is no column; there are 0, 1"):
         fitted("nsf", X, columns={7: "real"})
     with pytest.raises(InvalidInput, match="low < high"):
         fitted("nsf", X, columns={0: (1, 1)})

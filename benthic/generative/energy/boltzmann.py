@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from benthic.base.capabilities import Encodes, HasDensity, Samples, to_numpy
@@ -30,7 +31,7 @@ from benthic.training.estimator import Session
 from benthic.training.gradient import Player
 from benthic.training.intake import Intake
 from benthic.training.network import NetworkEstimator, scales_of, training_dtype
-from benthic.uses.verbs import Uses, conditions
+from benthic.uses.verbs import Uses
 
 OBJECTIVES = ("persistent", "contrastive_divergence")
 _COUNTED = 16  # units of the smaller side up to which likelihoods are exact without being asked
@@ -62,7 +63,8 @@ class BernoulliRBM(Uses, Encodes, Samples, HasDensity, NetworkEstimator):
     ``transform`` gives the chance of each hidden unit. ``likelihood`` is of the bits: ``exact`` where one side has up
     to 16 units (25 if asked for), else ``ais(k)`` with k temperatures, which is an upper bound in expectation, or
     ``reverse(k)``, a lower one as far as its starting points, long chains, are draws of the machine. ``anomaly`` is
-    minus the exact log-likelihood, or else the free energy, which differs from it by a constant.
+    minus the exact log-likelihood, or else the free energy, which differs from it by a constant. ``sample`` and
+    ``impute`` give bits and their chances, also where values of other sizes were cut.
 
     >>> X = np.random.default_rng(0).random((300, 1)) < np.full(6, 0.5)
     >>> model = BernoulliRBM(2, trainer={"epochs": 30}, random_state=0).fit(X.astype(float))
@@ -223,9 +225,7 @@ class BernoulliRBM(Uses, Encodes, Samples, HasDensity, NetworkEstimator):
         noise = self._stream(self._sampling_seed(seed), "sample")
         if given is None:
             return self._data_out(self._walk(n, self.sampling_steps, noise))
-        known, origin = self._arrive(given, "sample", missing=True)
-        with speaking(self, "sample"):
-            known = conditions(known, n)
+        known, origin = self._known_rows(given, n)
         drawn = self._fill(known, noise, "sample")[0]
         return self._data_out(torch.where(torch.isnan(known), drawn.to(known), known), replace(origin, index=None))
 
@@ -261,7 +261,10 @@ class BernoulliRBM(Uses, Encodes, Samples, HasDensity, NetworkEstimator):
         chains: how many are annealed. In reverse they start from exact draws of a small machine, else from Gibbs chains
         of ``settle`` turns that begin where those of training were left.
         """
+        check_is_fitted(self)
         with speaking(self, "log_partition"):
+            whole("chains", chains, 2)
+            whole("settle", settle)
             kind, count = self._parse(method)
             key = f"{kind}({count}, {chains}, {settle})"
             if key not in self._partitions:
@@ -318,6 +321,7 @@ class BernoulliRBM(Uses, Encodes, Samples, HasDensity, NetworkEstimator):
 
     def _surprise(self, X: Any, **given: Any) -> Any:
         """Minus the exact log-likelihood, or else the free energy."""
+        check_is_fitted(self)
         shift = self.log_partition("exact").value if self._small else 0.0
         return self.free_energy(X) + shift
 

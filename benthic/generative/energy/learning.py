@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -207,8 +208,11 @@ def _sampling_steps(model: Any, picture: bool, levels: tuple[float, float, int] 
 class Course:
     """One course of training: the loss of batches, and the chains that it needs."""
 
-    def __init__(self, settings: EnergySettings, width: int, limits: tuple[float, float]) -> None:
+    def __init__(
+        self, settings: EnergySettings, width: int, limits: tuple[float, float], still: np.ndarray | None = None
+    ) -> None:
         self.settings, self.width, self.limits = settings, width, limits
+        self._still = torch.as_tensor(still).float() if still is not None and still.any() else None
         self.replay: Replay | None = None
         self._kernel: Any = None
 
@@ -216,6 +220,7 @@ class Course:
         """Set up chains for this network."""
         settings = self.settings
         self._like = next(network.parameters()).detach()
+        self._still = None if self._still is None else self._still.to(self._like)
         if not settings.by_chains:
             return
         self._kernel = kernel_of(settings.sampler, target_of(network, self.width), settings.step_size)
@@ -230,8 +235,12 @@ class Course:
         losses = self._losses(network, batch.X)
         return losses.sum() if batch.weight is None else (losses * batch.weight).sum()
 
+    def stirred(self, x: Tensor) -> Tensor:
+        """Rows with noise of unit size in the columns that never change."""
+        return x if self._still is None else x + self._still * torch.randn_like(x)
+
     def _losses(self, network: EnergyNetwork, x: Tensor) -> Tensor:
-        settings = self.settings
+        settings, x = self.settings, self.stirred(x)
         if settings.objective == "denoising":
             return self._denoising(network, x)
         if settings.noise:
@@ -311,25 +320,25 @@ def energy_gap(network: nn.Module, rows: Tensor, drawn: Tensor) -> float:
     Chains that follow the model meet the energies of the data; those that do not have learned nothing of it.
     """
     real, fake = network(rows).double(), network(drawn).double()
-    spread = max(float(real.std(correction=0)), 1e-12)
+    spread = float(real.std(correction=0)) or float(fake.std(correction=0)) or 1.0  # rows may be all alike
     gap = float(fake.mean() - real.mean()) / spread
     if not math.isfinite(gap):
         warnings.warn(
             "the chains of training ran away to energies that are not finite; lower step_size or the trainer's lr, or "
             "use sampler='mala'",
-            stacklevel=4,
+            stacklevel=5,
         )
     elif gap > _WIDE_GAP:
         warnings.warn(
             f"the chains of training end at energies {gap:.1f} standard deviations above those of the data, which they "
             "do not reach: raise chain_steps or step_size, or lower the trainer's lr",
-            stacklevel=4,
+            stacklevel=5,
         )
     elif gap < -_WIDE_GAP:
         warnings.warn(
             f"the chains of training end at energies {-gap:.1f} standard deviations below those of the data: the model "
             "is diverging; lower the trainer's lr, or raise chain_steps, noise or regularization",
-            stacklevel=4,
+            stacklevel=5,
         )
     return gap
 
@@ -348,6 +357,6 @@ def chain_reach(rows: Tensor, drawn: Tensor) -> float:
         warnings.warn(
             f"the chains of training get only {reach:.1g} of the spread of the data away from the rows they begin at, "
             "and so tell nothing of the model: raise step_size or chain_steps",
-            stacklevel=4,
+            stacklevel=5,
         )
     return reach

@@ -2,51 +2,42 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self
 
-import numpy as np
 import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor, nn
+from torch import Tensor
 
-from benthic.base.capabilities import HasDensity, Samples, to_numpy
-from benthic.base.errors import InvalidInput
+from benthic.base.capabilities import HasDensity, Samples
 from benthic.base.estimate import Estimate
 from benthic.base.likelihood import Likelihood
 from benthic.base.progress import Bar
 from benthic.base.seeds import generator
 from benthic.base.settings import whole
 from benthic.base.validation import speaking
-from benthic.data.batch import Batch
 from benthic.generative.energy.chains import anneal, groups_of, in_groups, kernel_of, settle, target_of
+from benthic.generative.energy.estimator import EnergyEstimator
 from benthic.generative.energy.filling import fill_pictures
-from benthic.generative.energy.learning import Course, EnergySettings, chain_reach, energy_gap, settings_of
-from benthic.generative.energy.networks import EnergyNetwork, OwnEnergy, body_of
+from benthic.generative.energy.learning import EnergySettings
+from benthic.generative.energy.networks import EnergyNetwork, OwnEnergy
+from benthic.generative.energy.normalizer import find_normalizer, parse_method
 from benthic.generative.energy.objectives import energy_slope
 from benthic.generative.energy.pictures import energy_picture
-from benthic.generative.energy.replay import ReplayLearner
 from benthic.generative.energy.units import Whitening
 from benthic.generative.flows.gaps import Moments, fill_gaps
 from benthic.nets.evaluate import device_of, in_blocks, in_type
-from benthic.samplers.annealing.importance import annealed_importance
-from benthic.training.estimator import Session
-from benthic.training.gradient import Player
-from benthic.training.intake import Intake
-from benthic.training.network import NetworkEstimator, training_dtype
 from benthic.training.trainer import Trainer
 from benthic.uses.latent import Filled
-from benthic.uses.verbs import Uses, conditions
+from benthic.uses.verbs import Uses
 
-_CHAINS, _PILOT, _TEMPERATURES, _LEAPFROGS = 200, 8, 200, 3  # of the annealing behind likelihoods
 _IMPUTE_CHAINS = 16
 _LOOK = 2048  # rows and chains whose energies are compared
 
 
-class EnergyModel(Uses, Samples, HasDensity, ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkEstimator):
+class EnergyModel(Uses, Samples, HasDensity, ClassNamePrefixFeaturesOutMixin, TransformerMixin, EnergyEstimator):
     r"""Energy-based model: a network says how strange an example is, and its exponential is the law.
 
     .. math:: p(x) = \frac{e^{-f(x)}}{Z}, \qquad \nabla_\theta \log p(x) = -\nabla_\theta f(x) + E_p[\nabla_\theta f]
@@ -78,6 +69,7 @@ class EnergyModel(Uses, Samples, HasDensity, ClassNamePrefixFeaturesOutMixin, Tr
     there is ``learned`` too. ``anomaly`` is minus the log-likelihood where that needs no settings, else the energy,
     which ranks rows alike. ``transform`` gives the features of the last hidden layer.
 
+    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(300, 2)) @ np.array([[1.0, 0.8], [0.0, 0.6]])
     >>> model = EnergyModel("sliced", hidden_layer_sizes=(16,), trainer={"steps": 60}, random_state=0).fit(X)
@@ -140,84 +132,11 @@ class EnergyModel(Uses, Samples, HasDensity, ClassNamePrefixFeaturesOutMixin, Tr
 
     # -- learning --------------------------------------------------------------------------------------
 
-    def _capturable(self) -> bool:
-        """Whether updates can become CUDA graphs: not where the host looks at acceptances, or a user's module might."""
-        return not isinstance(self.network, nn.Module) and not self._settings.adaptive
-
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from rows or pictures ``X`` (array, frame, path or source); ``y`` is ignored."""
         with self._session(X) as session:
-            intake = Intake(self, X)
-            with speaking(self, "fit"):
-                self._enter(intake, session)
-            course = Course(self._settings, self._width, self._limits)
-            dtype = training_dtype(session)
-
-            def prepare(batch: Batch) -> Batch:
-                return Batch(self.units_.inward(batch.X.double()).to(dtype), None, batch.weight)
-
-            def learner_of(network: nn.Module, session: Session) -> ReplayLearner:
-                course.begin(network, session.trainer)
-                player = Player(network, lambda batch: course.loss(network, batch), session.trainer)
-                return ReplayLearner(
-                    {"fit": player},
-                    session.trainer,
-                    world=session.world,
-                    capturable=self._capturable(),
-                    replay=course.replay,
-                )
-
-            self._fit_learner(intake, session, learner_of, prepare)
-            self._keep(course, prepare(intake.sample(_LOOK, session.seed)).X)
+            self._learn(X, session)
         return self
-
-    def _enter(self, intake: Intake, session: Session) -> None:
-        """Look at the data, and settle what the settings leave open."""
-        self._width = intake.width
-        self._settings = settings_of(self, self._event, session.trainer)
-        self.units_ = Whitening.of(intake, session.seed, picture=self._settings.picture)
-        rows = self.units_.inward(intake.sample(_LOOK, session.seed).X.double())
-        self._limits = (float(rows.min()), float(rows.max()))
-        self._normalizers: dict[str, tuple[float, float]] = {}
-        body: Any = self._body()
-        self._n_features_out = 1 if isinstance(body, OwnEnergy) else int(body.size)
-
-    def _keep(self, course: Course, rows: Tensor) -> None:
-        """What remains of training besides the network: where the chains are, and how their energies compare."""
-        points = None if course.replay is None else course.replay.points
-        self.buffer_ = None if points is None or not len(points) else to_numpy(points)
-        if not self._settings.by_chains:
-            return
-        network = self.network_
-        rows = rows.to(device_of(network))
-        drawn = course.chains(network, rows)
-        with speaking(self, "fit"):
-            self.energy_gap_ = energy_gap(network, rows, drawn)
-            if self._settings.objective == "contrastive_divergence":
-                chain_reach(rows, drawn)
-
-    @property
-    def _event(self) -> tuple[int, ...]:
-        return getattr(self, "_event_shape", None) or (self._width,)
-
-    def _body(self) -> nn.Module:
-        leveled = self._settings.leveled
-        return body_of(
-            self.network, self._event, self.hidden_layer_sizes, self.channels, self.activation, leveled=leveled
-        )
-
-    def _build_network(self, name: str) -> nn.Module:
-        settings: EnergySettings = self._settings
-        made = EnergyNetwork(
-            self._body(),
-            temperature=settings.temperature,
-            reference=settings.reference,
-            limits=self._limits,
-            wall=settings.wall,
-            smallest=settings.noise or 1.0,
-        )
-        made.log_normalizer.requires_grad_(settings.objective == "noise_contrastive")
-        return made
 
     # -- energies --------------------------------------------------------------------------------------
 
@@ -265,9 +184,7 @@ class EnergyModel(Uses, Samples, HasDensity, ClassNamePrefixFeaturesOutMixin, Tr
         noise = generator(self._sampling_seed(seed), "sample", device=device_of(self.network_))
         if given is None:
             return self._data_out(self.units_.outward(self._draw(n, noise, start, steps)))
-        known, origin = self._arrive(given, "sample", missing=True)
-        with speaking(self, "sample"):
-            known = conditions(known, n)
+        known, origin = self._known_rows(given, n)
         drawn = self._fill(known, noise, steps=steps).draw
         return self._data_out(torch.where(torch.isnan(known), drawn.to(known), known), replace(origin, index=None))
 
@@ -328,66 +245,17 @@ class EnergyModel(Uses, Samples, HasDensity, ClassNamePrefixFeaturesOutMixin, Tr
         """
         check_is_fitted(self)
         with speaking(self, "log_normalizer"):
-            kind, count = self._parse(method)
-        key = f"{kind}({count})"
-        if key not in self._normalizers:
-            found = self._find_normalizer(kind, count)
-            self._normalizers[key] = (found.value, found.stderr)
+            kind, count = parse_method(method, self._settings)
+            key = f"{kind}({count})"
+            if key not in self._normalizers:
+                found = find_normalizer(in_type(self.network_, torch.float64), self._width, kind, count)
+                self._normalizers[key] = (found.value, found.stderr)
         value, stderr = self._normalizers[key]
         return Estimate(value - self.units_.log_jacobian(), stderr)
 
-    def _find_normalizer(self, kind: str, count: int) -> Estimate:
-        network = in_type(self.network_, torch.float64)
-        if kind == "learned":
-            return Estimate(network.log_normalizer.item(), float("nan"))
-        noise = generator(0, "annealing", device=device_of(network))
-        shape = (_CHAINS + _PILOT, self._width)
-        start = torch.randn(shape, generator=noise, dtype=torch.float64, device=noise.device)
-        found = annealed_importance(
-            lambda x: -0.5 * (x.square() + np.log(2 * np.pi)).sum(-1),
-            lambda x: -network(x),
-            start,
-            temperatures=count,
-            leapfrogs=_LEAPFROGS,
-            pilot=_PILOT,
-            generator=noise,
-        )
-        if not bool(torch.isfinite(found.value)):
-            raise self._fail(
-                "likelihood",
-                f"annealing gave a normalizer of {float(found.value)}; the energy has no lower bound, so that the law "
-                "has no density: use reference='normal', or more noise in training",
-            )
-        return Estimate(float(found.value), float(found.stderr))
-
-    def _parse(self, method: str | None) -> tuple[str, int]:
-        """The kind of normalizer and the number of temperatures."""
-        settings: EnergySettings = self._settings
-        if method is None:
-            if settings.reference != "normal":
-                raise InvalidInput(
-                    "an energy has no known normalizer; ask for annealed importance sampling and say how many "
-                    "temperatures, for example likelihood(X, 'ais(1000)')"
-                )
-            return "ais", _TEMPERATURES
-        match = re.fullmatch(r"ais(?:\((\d+)\))?", str(method))
-        if match is not None and (match[1] is None or int(match[1]) > 1):
-            return "ais", int(match[1] or _TEMPERATURES)
-        if method == "learned":
-            if settings.objective == "noise_contrastive":
-                return "learned", 0
-            raise InvalidInput(
-                f"method 'learned' needs a normalizer that was learned, by objective='noise_contrastive'; after "
-                f"{settings.objective!r} use 'ais(k)' with k >= 2 temperatures"
-            )
-        raise InvalidInput(
-            f"method {method!r} is unknown; use 'ais(k)' with k >= 2 temperatures, or 'learned' after "
-            "objective='noise_contrastive'"
-        )
-
     def _likelihood(self, X: Tensor, method: str | None) -> Likelihood:
         with speaking(self, "likelihood"):
-            kind, _ = self._parse(method)
+            kind, _ = parse_method(method, self._settings)
         found = self.log_normalizer(method)
         value = -self._energy(X) - found.value
         stderr = torch.full_like(value, found.stderr)

@@ -43,14 +43,15 @@ def machine_picture(model: Any) -> Any:
 def energy_picture(model: Any, X: Any = None) -> Any:
     """The energy over two columns as a map, or the loss beside the energies of rows and of samples."""
     check_is_fitted(model)
-    pictured = getattr(model, "_event_shape", None) is not None
+    event = getattr(model, "_event_shape", None)
+    pictured = event is not None
     drawn = model.sample(24 if pictured else 300, seed=0)
     if model._width == 2 and not pictured and getattr(model, "schema_", None) is None:
         return _energy_map(model, np.asarray(to_numpy(drawn if X is None else X), dtype=float), X is None)
     figure, axes = new_figure(9.0, 3.4, 1, 2)
     draw_losses(axes[0], model.history_)
     axes[0].set_title(type(model).__name__)
-    if pictured and model._event_shape[0] == 1:
+    if event is not None and len(event) == 3 and event[0] == 1:
         images = np.asarray(to_numpy(drawn), dtype=float)[:, 0]
         axes[1].imshow(tiled(images, 6), cmap="gray_r")
         axes[1].set_axis_off()
@@ -82,7 +83,7 @@ def _side(model: Any) -> tuple[int, int] | None:
     """Height and width of gray pictures, also of square ones whose rows came flat."""
     event = getattr(model, "_event_shape", None)
     if event is not None:
-        return (event[1], event[2]) if event[0] == 1 else None
+        return (event[1], event[2]) if len(event) == 3 and event[0] == 1 else None
     side = round(model._width**0.5)
     named = hasattr(model, "feature_names_in_")
     return (side, side) if side >= 8 and side * side == model._width and not named else None

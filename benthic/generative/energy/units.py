@@ -14,6 +14,7 @@ from benthic.training.intake import Intake
 from benthic.training.network import scales_of
 
 _LOOK = 4096  # rows by which columns are decorrelated
+_STILL = 1e-6  # the spread of a column that never changes, over its size
 _SHRINK, _FEW = 1e-3, 0.1  # correlations are shrunk so much, and more where there are few rows
 
 
@@ -22,11 +23,12 @@ class Whitening:
 
     .. math:: w = L^{-1} \frac{x - \mu}{\sigma}, \qquad \log p(x) = \log p(w) - \sum_j \log \sigma_j L_{jj}
 
-    scales: means and scales of the columns. root: L (d, d), or None where columns stay as they are.
+    scales: means and scales of the columns. root: L (d, d), or None where columns stay as they are. still: (d,) which
+    columns never changed in training; they have a small spread, of noise that an energy learns instead.
     """
 
-    def __init__(self, scales: Standardizer, root: np.ndarray | None = None) -> None:
-        self.scales, self.root = scales, root
+    def __init__(self, scales: Standardizer, root: np.ndarray | None = None, still: np.ndarray | None = None) -> None:
+        self.scales, self.root, self.still = scales, root, still
         self._tensors: dict[Any, tuple[Tensor, Tensor]] = {}
 
     @classmethod
@@ -35,12 +37,13 @@ class Whitening:
         scales = scales_of(intake)
         if picture:
             return cls(_one_scale(scales))
+        still = _hold(scales)
         rows = scales.transform(intake.sample(_LOOK, seed).X.double()).cpu().numpy()
         n, d = rows.shape
         shrink = _SHRINK + _FEW * min(1.0, d / n)
         found = (1 - shrink) * (rows.T @ rows / n) + shrink * np.eye(d)
         found[np.diag_indices(d)] = 1.0  # also of constant columns
-        return cls(scales, np.linalg.cholesky(found))
+        return cls(scales, np.linalg.cholesky(found), still)
 
     def _roots(self, like: Tensor) -> tuple[Tensor, Tensor]:
         place = (like.device, like.dtype)
@@ -86,7 +89,15 @@ class Whitening:
         return cls(tree["scales"], tree["root"])
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"scales": self.scales, "root": self.root, "_tensors": {}}
+        return {"scales": self.scales, "root": self.root, "still": self.still, "_tensors": {}}
+
+
+def _hold(scales: Standardizer) -> np.ndarray:
+    """Which columns never change, (d,); they get a small spread, without which an energy would grow without end."""
+    mean, spread = np.asarray(scales.mean), np.asarray(scales.spread)
+    still: np.ndarray = spread == 0
+    scales.spread = np.where(still, _STILL * np.maximum(np.abs(mean), 1.0), spread)
+    return still
 
 
 def _one_scale(seen: Standardizer) -> Standardizer:

@@ -18,6 +18,7 @@ KINDS = ("real", "positive", "discrete")
 _EXACT = 2.0**53  # below which floats hold all whole numbers
 _OFF_GRID = 1e-3  # how far, in steps, a value may lie from its grid
 _SHOWN = 8
+_PIXEL = "a pixel"
 
 
 @dataclass(frozen=True)
@@ -150,9 +151,10 @@ class FlowColumns:
             row, place = odd.nonzero()[0].tolist()
             i = where[place]
             end = f", ..., {self.low[i] + (self.levels[i] - 1) * self.step[i]:.4g}" if self.levels[i] else ", ..."
+            advice = "set levels, or dequantize=None" if self.names[i] == _PIXEL else "declare the column 'real'"
             raise InvalidInput(
                 f"{self.names[i]} lies on the grid {self.low[i]:.4g}, {self.low[i] + self.step[i]:.4g}{end}, but X has "
-                f"{float(Y[row, place]):.6g}; round X to it, or set levels or columns (dequantize=None: no grid)"
+                f"{float(Y[row, place]):.6g}; round X to it, or {advice}"
             )
 
     def _refuse(self, bad: Tensor, values: Tensor, i: int, why: str) -> None:
@@ -194,9 +196,9 @@ def columns_of(width: int, schema: Schema | None, rows: Tensor, declared: Mappin
     known = [key for key, *_ in parts]
     for key in declared:
         if key not in known:
-            shown = ", ".join(map(str, known[:_SHOWN]))
+            shown = ", ".join(map(repr, known[:_SHOWN])) + (", ..." if len(known) > _SHOWN else "")
             raise InvalidInput(
-                f"columns names {key!r}, which is no column{nearest(str(key), map(str, known))}; {shown}"
+                f"columns names {key!r}, which is no column{nearest(str(key), map(str, known))}; there are {shown}"
             )
     made = [_one(name, source, kind, declared.get(key), rows) for key, name, source, kind in parts]
     return _joined(width, made)
@@ -247,7 +249,7 @@ def _grid(values: Tensor) -> tuple[float, float]:
 def picture_columns(width: int, rows: Tensor, levels: int, dequantize: bool) -> FlowColumns:
     """The pixels of pictures: so many levels 0, 1, ... or 0, 1 / (levels - 1), ...; or numbers as they are."""
     if not dequantize:
-        return _joined(width, [("a pixel", (i,), "real", 0.0, 0.0, 1.0, 0) for i in range(width)])
+        return _joined(width, [(_PIXEL, (i,), "real", 0.0, 0.0, 1.0, 0) for i in range(width)])
     levels = whole("levels", levels, 2)
     step = 1.0 if float(rows.max()) > 1.0 else 1.0 / (levels - 1)
-    return _joined(width, [("a pixel", (i,), "levels", 0.0, 0.0, step, levels) for i in range(width)])
+    return _joined(width, [(_PIXEL, (i,), "levels", 0.0, 0.0, step, levels) for i in range(width)])

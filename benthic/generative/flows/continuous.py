@@ -94,6 +94,7 @@ class ContinuousFlow(Uses, Encodes, Samples, HasExactDensity, NetworkEstimator):
     True
     """
 
+    invertible = True
     network_: FlowNetwork
     defaults = {"lr": 1e-2, "optimizer": "adam", "schedule": "cosine", "batch_size": 256}
 

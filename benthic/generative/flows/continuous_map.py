@@ -9,13 +9,15 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from benthic.generative.flows.network import FlowNetwork
+from benthic.base.seeds import generator
+from benthic.generative.flows.network import FlowNetwork, rademacher
 from benthic.nets.invertible.linear import ActNorm
 from benthic.nets.invertible.transform import Transform
 from benthic.nets.picture_field import PictureField
 
 PICTURE_METHOD, PICTURE_STEPS = "rk4", 4  # of training, as Finlay et al., 2020
 PICTURE_TOLERANCE = 1e-5
+_ROUGH, _ROUGH_PROBES = 1e-3, 8
 _LEAST_SPREAD = 0.5  # of a pixel at first, over that of all pixels
 
 
@@ -40,9 +42,13 @@ class ContinuousTransform(Transform):
         return z, change[:, 0]
 
     def inverse(self, z: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Rows, with the integral of the trace along the way back."""
-        x = self.decode(z, context)
-        return x, -self.network.backward_flow(x, self.tolerance, self.tolerance, context=context)[1][:, 0]
+        """Rows, and the integral of the trace."""
+        x, change = self.network.forward_flow(z, self.tolerance, self.tolerance, context=context)
+        return x, change[:, 0]
+
+    def rough(self) -> ContinuousTransform:
+        """The same map, solved as accurately as a choice among candidates needs it."""
+        return ContinuousTransform(self.network, max(self.tolerance, _ROUGH))
 
     def encode(self, x: Tensor, context: Tensor | None = None) -> Tensor:
         """Codes, without the trace."""
@@ -124,6 +130,10 @@ class ContinuousPictures(Transform):
         with unrounded():
             return self.norm.inverse(self.body.decode(z, context))[0].reshape(-1, *self.event)
 
+    def rough(self) -> RoughPictures:
+        """The same map, as accurate as a choice among candidates needs it."""
+        return RoughPictures(self)
+
     @torch.no_grad()
     def begin(self, x: Tensor, context: Tensor | None = None) -> Tensor:
         """Standardize the pixels; those that hardly ever change keep some of the spread of all."""
@@ -134,6 +144,44 @@ class ContinuousPictures(Transform):
             self.norm.log_scale.clamp_(max=-math.log(least))
         z: Tensor = self.norm(rows)[0]
         return z
+
+
+class RoughPictures(Transform):
+    """A map of pictures for choices among candidates: steps are larger, and a few probes estimate the trace.
+
+    The probes are the same for all pictures and calls, so that log-densities can be held against one another.
+    """
+
+    probes: Tensor
+
+    def __init__(self, exact: ContinuousPictures) -> None:
+        super().__init__()
+        self.exact = exact
+        shape, like = (_ROUGH_PROBES, exact.body.network.field.width), exact.norm.center
+        self.register_buffer("probes", rademacher(shape, like, generator(0, "rough")), persistent=False)
+
+    def _signs(self, count: int) -> Tensor:
+        return self.probes[:, None].expand(-1, count, -1)  # (k, n, chw)
+
+    def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Codes (n, chw) and the estimated log-determinant."""
+        y, log = self.exact.norm(x.flatten(1))
+        with unrounded():
+            z, changes = self.exact.body.network.backward_flow(y, _ROUGH, _ROUGH, self._signs(len(y)), context)
+        return z, log + changes.mean(1)
+
+    def inverse(self, z: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Pictures and the estimated log-determinant."""
+        with unrounded():
+            y, changes = self.exact.body.network.forward_flow(z, _ROUGH, _ROUGH, self._signs(len(z)), context)
+        x, log = self.exact.norm.inverse(y)
+        return x.reshape(-1, *self.exact.event), changes.mean(1) + log
+
+    def decode(self, z: Tensor, context: Tensor | None = None) -> Tensor:
+        """Pictures, without the trace."""
+        with unrounded():
+            y = self.exact.body.network.carry(z, [0.0, 1.0], _ROUGH, _ROUGH, context)[-1]
+        return self.exact.norm.inverse(y)[0].reshape(-1, *self.exact.event)
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable
 
@@ -22,7 +21,7 @@ from benthic.uses.latent import Filled
 _ROWS, _DEVICE_ROWS = 8192, 1 << 17  # evaluated at once, on a CPU and on other devices
 _PIXELS = 1 << 22
 _MOMENT_DRAWS = 1024
-_IMPUTE_CHAINS = 16
+_IMPUTE_CHAINS, _IMPUTE_COPIES = 16, 4  # in all; over rows with noise or labels of their own
 
 
 class FillingFlowEstimator(FlowEstimator):
@@ -58,19 +57,18 @@ class FillingFlowEstimator(FlowEstimator):
         """Rows of the network as data, (n, width); grids must be codes or means of codes."""
         return self.columns_.inverse(self.scales_.inverse(rows.double()))
 
-    def _codes_of(self, rows: Tensor) -> Tensor:
-        """Rows whose grids were filled by noise, with whole numbers there."""
-        filler = self.network_.dequantizer
-        return rows if filler is None else copy.deepcopy(filler).to(rows).inverse(rows)
+    def _outward(self, rows: Tensor, network: FlowModel) -> Tensor:
+        """Rows whose grids were filled by noise, as data, (n, width)."""
+        return self._data(rows if network.dequantizer is None else network.dequantizer.inverse(rows))
 
     # -- gaps --------------------------------------------------------------------------------------------
 
     def _fill(self, X: Tensor, noise: torch.Generator, c: Tensor | None, chains: int = 1) -> Filled:
-        """A draw and the mean of the gaps, as rows of the network with their grids filled by noise.
+        """A draw and the mean of rows with gaps, as data, (n, width).
 
         Without a condition, the label of a row is drawn given what is known of it.
         """
-        network = self._network(X)
+        network = self._network(X).rough()
         rows, _ = self._rows_ready(X, network)
         if network.dequantizer is not None:
             u = torch.rand(network.dequantizer.codes(rows).shape, generator=noise, dtype=rows.dtype).to(rows.device)
@@ -79,7 +77,7 @@ class FillingFlowEstimator(FlowEstimator):
             c = self._likely_labels(rows, network, noise)
         if c is None:
             return self._fill_block(rows, None, network, noise, chains)
-        draw, mean = rows.clone(), rows.clone()
+        draw, mean = (rows.new_empty(len(rows), self.columns_.width, dtype=torch.float64) for _ in range(2))
         for given in torch.unique(c, dim=0):  # rows of one condition together
             chosen = (c == given).all(1).nonzero()[:, 0]
             draw[chosen], mean[chosen] = self._fill_block(rows[chosen], given, network, noise, chains)
@@ -87,7 +85,6 @@ class FillingFlowEstimator(FlowEstimator):
 
     def _likely_labels(self, rows: Tensor, network: FlowModel, noise: torch.Generator) -> Tensor:
         """A label for each row, drawn from p(y | what is known), which importance sampling estimates; one-hot."""
-        self._need_condition("impute")
         logs = []
         for given in torch.eye(len(self.classes_), dtype=rows.dtype, device=rows.device):
             density, moments = self._density(given, network, rows)
@@ -121,19 +118,22 @@ class FillingFlowEstimator(FlowEstimator):
                 noise,
             )
 
-        return fill_gaps(density, rows, moments, noise, chains=chains, mover=mover)
+        def outward(y: Tensor) -> Tensor:
+            return self._outward(y, network)
+
+        found = fill_gaps(density, rows, moments, noise, chains=chains, mover=mover, outward=outward)
+        return Filled(outward(found.draw), found.mean)
 
     @torch.no_grad()
     def _expected(self, X: Tensor, c: Tensor | None = None) -> Tensor:
         noise = generator(0, "impute")  # the same gaps, the same answer
         if c is None and self.condition is not None:
             self._need_condition("impute")
-        if self.condition is None and all(kind == "real" for kind in self.columns_.kinds):
-            return self._data(self._fill(X, noise, None, _IMPUTE_CHAINS).mean).to(X.dtype)
-        copies = 2 * _IMPUTE_CHAINS  # means of what is not linear are taken in the units of the data
+        plain = self.condition is None and not self.columns_.discrete
+        copies = 1 if plain else _IMPUTE_COPIES
         c = None if c is None else c.repeat(copies, 1)
-        rows = self._data(self._codes_of(self._fill(X.repeat(copies, 1), noise, c).draw))
-        return rows.reshape(copies, len(X), -1).mean(0).to(X.dtype)
+        rows: Tensor = self._fill(X.repeat(copies, 1), noise, c, _IMPUTE_CHAINS // copies).mean
+        return rows.unflatten(0, (copies, len(X))).mean(0).to(X.dtype)
 
 
 def _wide(given: Tensor | None, count: int) -> Tensor | None:

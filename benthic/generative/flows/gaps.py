@@ -16,6 +16,7 @@ Density = Callable[[Tensor], Tensor]
 Move = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # rows (k, n, d) and their log-densities (k, n), moved
 _SPREAD = 1.5  # proposals are wider than the Gaussian they come from, so that weights stay bounded
 _ROWS = 1 << 14  # rows times candidates evaluated at once
+_LEAST = 1e-10  # share of a variance that rounding may take
 
 
 class Moments(NamedTuple):
@@ -43,24 +44,30 @@ def fill_gaps(
     chains: int = 1,
     moves: int = 16,
     mover: Callable[[Tensor], Move] | None = None,
+    outward: Callable[[Tensor], Tensor] = lambda rows: rows,
 ) -> Filled:
-    """A draw of the gaps of ``X`` given the rest, and their mean over all chains and moves.
+    """A draw of the gaps of ``X`` given the rest, and the mean of the rows over all chains and moves.
 
     Candidates for the gaps come from a Gaussian with the moments of the model, conditioned on what is known; one
     for each chain is chosen by its importance weight (Rubin, 1988), and then moved by Metropolis steps of many
     sizes, which leave the conditional density as it is.
 
     density: log p of rows (n, d), up to a constant. X: (n, d) with NaN for gaps. mover: makes, for some rows of X, one
-    more move that leaves the conditional density as it is, taken after each step.
+    more move that leaves the conditional density as it is, taken after each step. outward: what the mean is taken of,
+    a function of rows (m, d), where what is sought is no linear one.
     """
-    filled, mean = X.clone(), X.clone()
+    filled, means = X.clone(), []
     rows = torch.isnan(X).any(1).nonzero()[:, 0]
     for block in rows.split(max(1, _ROWS // max(candidates, chains))) if len(rows) else ():
         proposal = _Proposal(X[block], moments)
         found = _start(density, proposal, generator, candidates, chains)
         more = None if mover is None else mover(X[block])
-        filled[block], mean[block] = _move(density, proposal, found, generator, moves, more)
-    return Filled(filled, mean)
+        filled[block], mean = _move(density, proposal, found, generator, moves, more, outward)
+        means.append(mean)
+    expected = outward(filled).clone()
+    if means:
+        expected[rows] = torch.cat(means)
+    return Filled(filled, expected)
 
 
 @torch.no_grad()
@@ -98,7 +105,7 @@ class _Proposal:
             shift = (X[rows][:, known] - moments.mean[known]) @ weights
             self.center[rows[:, None], missing] = moments.mean[missing] + shift
             left = moments.covariance[missing][:, missing] - cross.T @ weights
-            self.root[rows[:, None, None], missing[:, None], missing] = torch.linalg.cholesky(left)
+            self.root[rows[:, None, None], missing[:, None], missing] = _root(left)
 
     def noise(self, count: int, generator: torch.Generator) -> Tensor:
         """Standard normal numbers (count, n, d) in gaps, zero elsewhere."""
@@ -107,6 +114,17 @@ class _Proposal:
     def shaped(self, noise: Tensor) -> Tensor:
         """Noise (k, n, d) with the covariance of the proposal."""
         return torch.einsum("nij,knj->kni", self.root, noise)
+
+
+def _root(covariance: Tensor) -> Tensor:
+    """A factor of a covariance (d, d), widened as much as rounding may have taken from it."""
+    least = _LEAST * float(covariance.diagonal().abs().max()) + _LEAST
+    eye = torch.eye(len(covariance), dtype=covariance.dtype, device=covariance.device)
+    found, failed = torch.linalg.cholesky_ex(covariance)
+    while int(failed):
+        found, failed = torch.linalg.cholesky_ex(covariance + least * eye)
+        least *= 10
+    return found
 
 
 def _evaluate(density: Density, rows: Tensor) -> Tensor:
@@ -133,11 +151,12 @@ def _move(
     start: tuple[Tensor, Tensor],
     generator: torch.Generator,
     moves: int,
-    more: Move | None = None,
+    more: Move | None,
+    outward: Callable[[Tensor], Tensor],
 ) -> tuple[Tensor, Tensor]:
-    """One of the chains after some Metropolis steps (n, d), and the mean (n, d) over chains and steps."""
+    """One of the chains after some Metropolis steps (n, d), and the mean outward (n, w) over chains and steps."""
     rows, log = start
-    total = rows.mean(0)
+    total = _mean(outward, rows)
     reach = 2.4 / proposal.gaps.sum(1).sqrt()  # (n,)
     for _ in range(moves):
         size = reach * 10 ** (-1.5 * draw_uniform(log.shape, log, generator))  # (chains, n)
@@ -148,5 +167,10 @@ def _move(
         log = torch.where(accepted, log_there, log)
         if more is not None:
             rows, log = more(rows, log)
-        total = total + rows.mean(0)
+        total = total + _mean(outward, rows)
     return rows[0], total / (moves + 1)
+
+
+def _mean(outward: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
+    """The mean over chains of what rows (k, n, d) are outward, (n, w)."""
+    return outward(rows.flatten(0, 1)).unflatten(0, rows.shape[:2]).mean(0)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benthic.base.arrays import is_tensor
+from benthic.base.capabilities import to_numpy
 from benthic.base.errors import InvalidInput
 from benthic.base.settings import is_real, is_whole, one_of, sizes, whole
 from benthic.base.validation import speaking
@@ -41,6 +42,7 @@ CONDITIONS = (None, "labels", "vectors")
 _LOOK = 4096  # rows that actnorm begins with, and grids are read from
 _ROWS_AN_UPDATE, _LEAST_UPDATES, _MOST_UPDATES = 5, 200, 4000
 _BLOCK = 65536
+_STILL = 1e-6  # the spread of a column that never changes, over its size
 
 
 class FlowEstimator(NetworkEstimator):
@@ -71,8 +73,14 @@ class FlowEstimator(NetworkEstimator):
     def capturable(self) -> bool:
         """Whether updates can become CUDA graphs: residual maps and continuous ones of rows decide on the host."""
         if self.kind == "cnf":
-            return getattr(self, "_event_shape", None) is not None
+            return self._picture is not None
         return isinstance(self.kind, str) and self.kind != "residual"
+
+    @property
+    def _picture(self) -> tuple[int, ...] | None:
+        """The shape (c, h, w) of pictures; examples of other shapes are rows."""
+        event = getattr(self, "_event_shape", None)
+        return event if event is not None and len(event) == 3 else None
 
     # -- learning --------------------------------------------------------------------------------------
 
@@ -105,8 +113,7 @@ class FlowEstimator(NetworkEstimator):
     def _enter(self, intake: Intake, session: Session) -> None:
         """Look at the columns and what they range over."""
         look = intake.sample(_LOOK, session.seed)
-        event = getattr(self, "_event_shape", None)
-        if event is not None and len(event) == 3:
+        if self._picture is not None:
             self.columns_ = picture_columns(intake.width, look.X, self.levels, self.dequantize is not None)
         else:
             rows = look.X if intake.data is None else intake.data.X
@@ -115,6 +122,8 @@ class FlowEstimator(NetworkEstimator):
             first = self.columns_.names[self.columns_.discrete[0]]
             raise InvalidInput(f"{first} is discrete, and dequantize is None; use 'uniform' or 'variational'")
         self._n_features_out = self.columns_.size
+        spreads = to_numpy(look.X.double().std(0, correction=0))
+        self._spreads = np.where(spreads > 0, spreads, 1.0)
         self._read_scales(intake)
         if self.condition == "labels":
             self.class_prior_ = _frequencies(intake, len(self.classes_))
@@ -125,9 +134,10 @@ class FlowEstimator(NetworkEstimator):
     def _read_scales(self, intake: Intake) -> None:
         """Mean and spread of every coordinate: of numbers they are taken off outside, of grids inside the network."""
         size, discrete = self.columns_.size, self.columns_.discrete
-        self.scales_, pictures = Standardizer.identity(size), getattr(self, "_event_shape", None) is not None
+        self.scales_ = Standardizer.identity(size)
         self._grid_mean, self._grid_scale = np.zeros(len(discrete)), np.ones(len(discrete))
-        if pictures:
+        self._still = np.zeros(0, dtype=np.int64)
+        if self._picture is not None:
             return
         seen, filler = Standardizer(), self._dequantizer()
         device = torch.device("cpu") if intake.data is None else intake.data.X.device
@@ -142,6 +152,8 @@ class FlowEstimator(NetworkEstimator):
             raise InvalidInput("no row was seen")
         self._grid_mean, self._grid_scale = seen.mean[discrete].copy(), seen.scale[discrete].copy()
         seen.mean[discrete], seen.spread[discrete] = 0.0, 1.0
+        self._still = np.flatnonzero(seen.spread == 0)
+        seen.spread[self._still] = _STILL * np.maximum(np.abs(seen.mean[self._still]), 1.0)
         self.scales_ = seen
 
     def _preparation(self, session: Session) -> Callable[[Batch], Batch]:
@@ -168,10 +180,8 @@ class FlowEstimator(NetworkEstimator):
     # -- the network -----------------------------------------------------------------------------------
 
     def _design(self) -> Design:
-        event = getattr(self, "_event_shape", None)
-        event = event if event is not None and len(event) == 3 else None
         return Design(
-            design_kind(self.kind, event),
+            design_kind(self.kind, self._picture),
             self.columns_.size,
             self._hidden,
             self.activation,
@@ -181,7 +191,7 @@ class FlowEstimator(NetworkEstimator):
             self.scales,
             self.channels,
             self._conditions(),
-            event,
+            self._picture,
         )
 
     @property
@@ -193,10 +203,18 @@ class FlowEstimator(NetworkEstimator):
         filler = self._dequantizer()
         if filler is not None and self.dequantize == "variational":
             filler.posterior = learned_noise(design, len(self.columns_.discrete))
-        network = FlowModel(build(design), filler, design.event)
+        network = FlowModel(build(design), filler, design.event, self._still_columns())
         if isinstance(design.kind, Transform):
             self._try(network, design)
         return network
+
+    def _still_columns(self) -> Tensor | None:
+        places = getattr(self, "_still", ())
+        if not len(places):
+            return None
+        still = torch.zeros(self.columns_.size)
+        still[torch.as_tensor(places)] = 1.0
+        return still
 
     @staticmethod
     def _try(network: FlowModel, design: Design) -> None:
@@ -288,9 +306,10 @@ class FlowEstimator(NetworkEstimator):
                 found, name = self.condition_scales_.transform(vectors), "vectors"
             return one_or_many(found, n, name).to(device_of(self.network_), like.dtype)
 
-    def _need_condition(self, method: str) -> None:
+    def _need_condition(self, method: str, call: str = "") -> None:
         if self.condition == "vectors":
-            raise self._fail(method, f"a flow given vectors needs them here too: {method}(..., given=vectors)")
+            call = call or f"{method}(..., given=vectors)"
+            raise self._fail(method, f"a flow given vectors needs them here too: {call}")
 
     def _every_label(self, n: int, like: Tensor) -> list[Tensor]:
         """The condition of ``n`` rows under each label in turn."""

@@ -115,18 +115,35 @@ class FlowModel(nn.Module):
 
     .. math:: \log p(x) = \log N(T(x)) + \log\left|\det \partial T / \partial x\right|
 
-    event: the shape of pictures, None for rows. Rows with grids are dequantized first.
+    event: the shape of pictures, None for rows. Rows with grids are dequantized first. still: (d,) one for coordinates
+    that never change, which are learned as noise of unit size: the map would be drawn into a singular one.
     """
 
+    still: Tensor | None
+
     def __init__(
-        self, transform: Transform, dequantizer: Dequantizer | None = None, event: Sequence[int] | None = None
+        self,
+        transform: Transform,
+        dequantizer: Dequantizer | None = None,
+        event: Sequence[int] | None = None,
+        still: Tensor | None = None,
     ) -> None:
         super().__init__()
         self.transform, self.dequantizer = transform, dequantizer
         self.event = None if event is None else tuple(event)
+        self.register_buffer("still", still, persistent=False)
+
+    def rough(self) -> FlowModel:
+        """The same model as accurate as a choice among candidates needs it, where that is cheaper."""
+        rough: Any = getattr(self.transform, "rough", None)
+        return self if rough is None else FlowModel(rough(), self.dequantizer, self.event).eval()
+
+    def _stirred(self, x: Tensor) -> Tensor:
+        return x if self.still is None else x + self.still * torch.randn_like(x)
 
     def forward(self, x: Tensor, c: Tensor | None = None) -> Tensor:
         """−log p(x) of each row, or an estimate of its bound where there are grids."""
+        x = self._stirred(x)
         y, gain = x, 0.0
         if self.dequantizer is not None:
             u, log_q = self.dequantizer.noise(x)
@@ -204,7 +221,7 @@ class FlowModel(nn.Module):
     @torch.no_grad()
     def begin(self, x: Tensor, c: Tensor | None = None) -> None:
         """Let the map start where the data say."""
-        y = x
+        y = x = self._stirred(x)
         if self.dequantizer is not None:
             y = self.dequantizer(x, torch.rand_like(self.dequantizer.codes(x)))[0]
         self.transform.begin(self._shaped(y), c)

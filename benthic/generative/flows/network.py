@@ -115,13 +115,30 @@ class FlowNetwork(nn.Module):
         x: (n, d). probes: (k, n, d) for k estimates of the trace, None for the exact one.
         Returns z(0), (n, d), and :math:`-\int_0^1 \operatorname{tr} \partial f / \partial z\, dt`, (n, k) or (n, 1).
         """
+        return self._flow(x, (1.0, 0.0), rtol, atol, probes, context)
+
+    def forward_flow(
+        self, z: Tensor, rtol: float, atol: float, probes: Tensor | None = None, context: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Where codes (n, d) go, and the integral of the trace on the way; see ``backward_flow``."""
+        return self._flow(z, (0.0, 1.0), rtol, atol, probes, context)
+
+    def _flow(
+        self,
+        x: Tensor,
+        times: tuple[float, float],
+        rtol: float,
+        atol: float,
+        probes: Tensor | None,
+        context: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
         d, fixed = x.shape[1], self._fixed(x, probes, context)
         start = torch.cat([x, x.new_zeros(len(x), 1 if probes is None else len(probes))], 1)
 
         def rate(t: Tensor, y: Tensor) -> Tensor:
             return torch.cat(self._rates(t, y[:, :d], fixed), 1)
 
-        end = solve(rate, start, [1.0, 0.0], per_row=True, **tolerances(x, rtol, atol)).last
+        end = solve(rate, start, times, per_row=True, **tolerances(x, rtol, atol)).last
         return end[:, :d], end[:, d:]
 
     def log_density(self, x: Tensor, rtol: float, atol: float, context: Tensor | None = None) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
@@ -20,8 +19,8 @@ from benthic.base.errors import InvalidInput
 from benthic.base.likelihood import Likelihood
 from benthic.base.seeds import generator
 from benthic.base.validation import speaking
-from benthic.generative.flows.filling import FillingFlowEstimator
-from benthic.generative.flows.model import FlowModel, without_labels
+from benthic.generative.flows.judging import JudgingFlowEstimator
+from benthic.generative.flows.model import FlowModel
 from benthic.generative.flows.picture import draw_density
 from benthic.generative.latent_pictures import training_picture
 from benthic.generative.vae.conditions import dimensions, parse_given
@@ -30,18 +29,10 @@ from benthic.nets.noise import draw_normal
 from benthic.uses.strangeness import anomaly
 from benthic.uses.verbs import Uses, conditions
 
-_DRAWS = 16  # of the noise of grids
+_where_exact: Callable[[Callable[..., Any]], Any] = available_if(lambda model: model._exact)
 
 
-def _is_exact(model: NormalizingFlow) -> bool:
-    columns = getattr(model, "columns_", None)
-    return columns is None or not columns.discrete
-
-
-_where_exact: Callable[[Callable[..., Any]], Any] = available_if(_is_exact)
-
-
-class NormalizingFlow(Uses, Encodes, Samples, HasExactDensity, Conditional, FillingFlowEstimator):
+class NormalizingFlow(Uses, Encodes, Samples, HasExactDensity, Conditional, JudgingFlowEstimator):
     r"""Normalizing flow: a standard normal carried to the data by invertible maps whose Jacobians are known.
 
     .. math:: \log p(x) = \log N(T(x); 0, I) + \log\left|\det \frac{\partial T}{\partial x}\right|
@@ -57,8 +48,8 @@ class NormalizingFlow(Uses, Encodes, Samples, HasExactDensity, Conditional, Fill
       learn (Kingma et al., 2016); ``naf``: neural autoregressive, with monotone networks (Huang et al., 2018)
     - ``residual``: contractive residual networks (Chen et al., 2019); ``planar`` (Rezende & Mohamed, 2015);
       ``cnf``: the maps of ``ContinuousFlow``, whose field sees the condition at every time; on pictures the field is
-      convolutional, and probes estimate the trace in training and in ``elbo`` (elsewhere the trace is exact, which
-      takes long with many pixels)
+      convolutional, and probes estimate the trace in training, in ``elbo`` and where gaps are filled (elsewhere the
+      trace is exact, which takes long with many pixels)
     - or a ``Transform`` of ``benthic.nets.invertible``, which stays out of model files
 
     hidden_layer_sizes, activation: of the networks inside. transforms: how many maps, on pictures for each scale.
@@ -84,6 +75,7 @@ class NormalizingFlow(Uses, Encodes, Samples, HasExactDensity, Conditional, Fill
     True
     """
 
+    invertible = True
     defaults = {"lr": 3e-3, "optimizer": "adam", "schedule": "cosine", "batch_size": 256}
 
     def __init__(
@@ -191,41 +183,8 @@ class NormalizingFlow(Uses, Encodes, Samples, HasExactDensity, Conditional, Fill
 
     # -- likelihood --------------------------------------------------------------------------------------
 
-    def _joint(self, rows: Tensor, network: FlowModel, draws: int, exact: bool = True) -> Tensor:
-        """log p(x, y) of every label, (draws, n, k), or log p(x), (draws, n, 1), without labels."""
-        given: list[Any] = [None] if self.condition is None else self._every_label(len(rows), rows)
-        found = [self._draws(rows, c, network, draws, exact) for c in given]
-        joint = torch.stack(found, -1)
-        if self.condition is None:
-            return joint
-        return joint + torch.as_tensor(np.log(self.class_prior_)).to(joint)
-
-    def _draws(self, rows: Tensor, c: Tensor | None, network: FlowModel, draws: int, exact: bool = True) -> Tensor:
-        """Estimates of log p, (draws, n); the noise of a row does not depend on the block that it is in."""
-        first = 0
-
-        def block(y: Tensor, given: Tensor | None) -> Tensor:
-            nonlocal first
-            first += len(y)
-            return network.bounds(y, given, draws, first - len(y), exact).T
-
-        return self._blocks(block, rows, c).T
-
     def _log_prob(self, X: Tensor) -> Tensor:
         return self._log_values(X, None, 1)[0]
-
-    def _log_values(self, X: Tensor, c: Tensor | None, draws: int, exact: bool = True) -> Tensor:
-        """Estimates (draws, n) of the log-likelihood in the units of the data; exact: see ``FlowModel.bounds``."""
-        network = self._network(X)
-        rows, log = self._rows_ready(X, network)
-        if c is None and self.condition is not None:
-            self._need_condition("likelihood")
-            exact = exact or draws == 1 or not network.estimated
-            joint = self._joint(rows, network, draws, exact)
-            found = torch.logsumexp(joint, -1) if exact else without_labels(joint)
-        else:
-            found = self._draws(rows, c, network, draws, exact)
-        return found + log
 
     @_where_exact
     def log_prob(self, X: Any, given: Any = None) -> Any:
@@ -259,35 +218,10 @@ class NormalizingFlow(Uses, Encodes, Samples, HasExactDensity, Conditional, Fill
             found = self._judged(tensor, c, method)
         return replace(found, value=origin.mirror(found.value), stderr=origin.mirror(found.stderr))
 
-    def _judged(self, X: Tensor, c: Tensor | None, method: str | None) -> Likelihood:
-        kind, draws = self._parse(method)
-        found = self._log_values(X, c, draws, exact=kind != "elbo")  # a mean stays unbiased, others do not
-        if kind in ("exact", "ode"):
-            return Likelihood(found[0], torch.zeros_like(found[0]), kind, "exact", "density")
-        measure: Any = self.columns_.measure
-        spread = found.std(0) if draws > 1 else torch.full_like(found[0], math.nan)
-        if kind == "elbo":
-            return Likelihood(found.mean(0), spread / math.sqrt(draws), kind, "lower", measure)
-        value = torch.logsumexp(found, 0) - math.log(draws)
-        weights = torch.exp(found - value)
-        error = weights.std(0) / math.sqrt(draws) if draws > 1 else spread
-        return Likelihood(value, error, f"importance({draws})", "lower", measure)
-
-    def _parse(self, method: str | None) -> tuple[str, int]:
-        if _is_exact(self):
-            kind = "ode" if self.kind == "cnf" else "exact"
-            if method not in (None, "exact", kind):
-                raise self._fail("likelihood", f"method {method!r} is unknown; this flow's likelihood is {kind!r}")
-            return kind, 1
-        match = re.fullmatch(r"(elbo|importance)(?:\((\d+)\))?", method or "elbo")
-        if match is None or match[2] == "0":
-            raise self._fail(
-                "likelihood", f"method {method!r} is unknown; with discrete columns use 'elbo' or 'importance(k)'"
-            )
-        return match[1], int(match[2] or _DRAWS)
-
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log-likelihood per row in nats; with conditions ``y`` that of the rows given them."""
+        if y is None:
+            self._need_condition("score", "score(X, vectors)")
         return self.likelihood(X, given=y if self.condition is not None else None).mean()
 
     def anomaly(self, X: Any, given: Any = None, *, kind: str | None = None, reference: Any = None) -> Any:
@@ -296,6 +230,9 @@ class NormalizingFlow(Uses, Encodes, Samples, HasExactDensity, Conditional, Fill
         kind: ``log_prob``, that; ``typicality`` or ``reconstruction``. reference: rows known to be good (see
         ``benthic.uses.anomaly``).
         """
+        check_is_fitted(self)
+        if given is None:
+            self._need_condition("anomaly")
         return anomaly(self, X, kind, reference=reference, given=given)
 
     @property
@@ -348,11 +285,13 @@ class NormalizingFlow(Uses, Encodes, Samples, HasExactDensity, Conditional, Fill
         return self._one_hot(codes).to(device_of(self.network_), like.dtype)
 
     def _sample_gaps(self, X: Any, n: int, c: Tensor | None, noise: torch.Generator) -> Any:
+        if c is None:
+            self._need_condition("sample", "sample(n, given={'y': vectors, 'X': rows})")
         rows, origin = self._arrive(X, "sample", missing=True)
         with speaking(self, "sample"):
             self.columns_.check(rows)
             rows = conditions(rows, n)
-        drawn = self._data(self._codes_of(self._fill(rows, noise, c).draw)).to(rows)
+        drawn = self._fill(rows, noise, c).draw.to(rows)
         rows = torch.where(torch.isnan(rows), drawn, rows)
         return self._data_out(rows, replace(origin, index=None))  # new rows have no labels
 
@@ -364,11 +303,10 @@ class NormalizingFlow(Uses, Encodes, Samples, HasExactDensity, Conditional, Fill
             return self._data_out(tensor, origin)
         with speaking(self, "impute"):
             self.columns_.check(tensor)
-        c = None if given is None else self._condition(given, len(tensor), tensor, "impute")
-        return self._data_out(torch.where(gaps, self._expected(tensor, c).to(tensor), tensor), origin)
+        return self._data_out(torch.where(gaps, self._impute(tensor, given).to(tensor), tensor), origin)
 
-    def _impute(self, X: Tensor) -> Tensor:
-        return self._expected(X)
+    def _impute(self, X: Tensor, given: Any = None) -> Tensor:
+        return self._expected(X, None if given is None else self._condition(given, len(X), X, "impute"))
 
     # -- words and pictures --------------------------------------------------------------------------------
 
@@ -378,9 +316,9 @@ class NormalizingFlow(Uses, Encodes, Samples, HasExactDensity, Conditional, Fill
         X: rows to show over the density, instead of samples.
         """
         check_is_fitted(self)
-        if getattr(self, "_event_shape", None) is not None:
+        if self._picture is not None:
             return training_picture(self, X, samples=self.condition != "vectors")
-        if self.columns_.width > 2 or not _is_exact(self) or self.condition == "vectors":
+        if self.columns_.width > 2 or not self._exact or self.condition == "vectors":
             return super().plot()
         points = self.sample(500, seed=0) if X is None else X
         points, _ = self._arrive(points, "plot")
