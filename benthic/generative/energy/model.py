@@ -34,7 +34,6 @@ from benthic.uses.latent import Filled
 from benthic.uses.verbs import Uses
 
 _IMPUTE_CHAINS = 16
-_LOOK = 2048  # rows and chains whose energies are compared
 
 
 class EnergyModel(Uses, Samples, HasDensity, ClassNamePrefixFeaturesOutMixin, TransformerMixin, EnergyEstimator):
