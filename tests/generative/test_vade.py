@@ -156,7 +156,7 @@ def test_long_clusters_that_k_means_cuts_are_found():
 @pytest.mark.slow
 def test_digits_are_found_better_than_by_k_means_on_principal_components():
     X, y = load_digits(return_X_y=True)
-    settings = {"latent_dim": 10, "hidden_layer_sizes": (128, 64), "pretrain_epochs": 20, "n_init": 20}
+    settings = {"latent_dim": 10, "hidden_layer_sizes": (256, 128), "pretrain_epochs": 60, "n_init": 20}
     model = benthic.VaDE(
         10,
         **settings,
@@ -164,7 +164,7 @@ def test_digits_are_found_better_than_by_k_means_on_principal_components():
         guided_epochs=10,
         decoder="bernoulli",
         binarize=True,
-        trainer={"epochs": 30, "lr": 3e-3, "batch_size": 64},
+        trainer={"epochs": 50, "lr": 3e-3, "batch_size": 64},
         random_state=0,
     ).fit(X / 16)
     theirs = KMeans(10, n_init=10, random_state=0).fit_predict(PCA(10).fit_transform(X))
