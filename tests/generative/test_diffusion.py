@@ -426,6 +426,10 @@ def test_latent_diffusion_fills_gaps_given_conditions_of_each_row():
     assert np.abs(drawn[:, 1] - APART[:6, 1]).max() < 4
     with pytest.raises(InvalidInput, match="2 labels for 6 rows"):
         model.impute(holed, given=LABELS[:2])
+    far = 1e8 + APART[:4]  # squares would swallow the differences
+    away = np.square((far[:, None] - far) / model._spread).sum(2)
+    near = model._nearness(far, far)
+    assert np.allclose(near / near.min(), away / away.max(), atol=1e-6)
     # a single row, and a column that never changes, have no spread to measure nearness by
     model._spread = np.array([0.0, 1.0])
     assert np.isfinite(model.sample(3, given=holed[:1], seed=0)).all()

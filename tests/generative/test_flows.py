@@ -292,6 +292,8 @@ def test_gaps_of_columns_that_the_moments_hold_for_fixed() -> None:
     noise = torch.Generator().manual_seed(0)
     found = fill_gaps(lambda y: law.log_prob(y).sum(1), rows, Moments(ones[0] * 0, ones), noise)
     assert found.draw[0, 1] == pytest.approx(1.0, abs=1e-3)
+    with pytest.raises(InvalidInput, match="no finite covariance"):
+        fill_gaps(lambda y: law.log_prob(y).sum(1), rows, Moments(ones[0] * 0, ones * torch.nan), noise)
 
 
 # -- columns that say little --------------------------------------------------------------------------------

@@ -204,7 +204,8 @@ class LatentDiffusion(Samples, Encodes, Conditional, Estimator):
     def _nearness(self, rows: np.ndarray, many: np.ndarray) -> np.ndarray:
         """Minus half the squares of how far the known entries of rows (n, d) are from draws (m, d), (n, m)."""
         weight = ~np.isnan(rows) / np.square(_CLOSENESS * np.where(self._spread > 0, self._spread, 1.0))
-        rows = np.nan_to_num(rows)
+        center = many.mean(0)  # taken off, so that squares of large numbers do not swallow small differences
+        rows, many = np.where(np.isnan(rows), 0.0, rows - center), many - center
         found: np.ndarray = (weight * rows) @ many.T - 0.5 * weight @ np.square(many).T
         return found - 0.5 * (weight * rows**2).sum(1)[:, None]
 

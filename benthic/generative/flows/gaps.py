@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from benthic.base.errors import InvalidInput
 from benthic.nets.noise import draw_normal, draw_uniform
 from benthic.uses.latent import Filled
 
@@ -118,10 +119,12 @@ class _Proposal:
 
 def _root(covariance: Tensor) -> Tensor:
     """A factor of a covariance (d, d), widened as much as rounding may have taken from it."""
+    if not bool(torch.isfinite(covariance).all()):
+        raise InvalidInput("the model's own draws have no finite covariance, so that gaps cannot be filled")
     least = _LEAST * float(covariance.diagonal().abs().max()) + _LEAST
     eye = torch.eye(len(covariance), dtype=covariance.dtype, device=covariance.device)
     found, failed = torch.linalg.cholesky_ex(covariance)
-    while int(failed):
+    while int(failed):  # ends, since what is added outgrows any finite matrix
         found, failed = torch.linalg.cholesky_ex(covariance + least * eye)
         least *= 10
     return found
