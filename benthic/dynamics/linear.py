@@ -49,8 +49,9 @@ class LinearSystem:
         answer if no eigenvalue turns by more than half a circle between two times.
 
         >>> t = torch.linspace(0, 4, 9, dtype=torch.float64)
-        >>> LinearSystem.recover(t, LinearSystem([[0.0, 1.0], [-2.0, -0.1]]).flow([1.0, 0.0], t)).A.round(decimals=6)
-        tensor([[ 0.0000,  1.0000],
+        >>> system = LinearSystem([[0.5, 1.0], [-2.0, -0.1]])
+        >>> LinearSystem.recover(t, system.flow([1.0, 0.0], t)).A.round(decimals=6)
+        tensor([[ 0.5000,  1.0000],
                 [-2.0000, -0.1000]], dtype=torch.float64)
         """
         z = z if isinstance(z, Tensor) else torch.tensor(z, dtype=torch.float64)

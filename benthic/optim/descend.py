@@ -12,7 +12,7 @@ from torch import Tensor
 from benthic.optim.metrics import Metric
 from benthic.optim.objective import Objective, Vector
 from benthic.optim.record import GRADIENT, LINE_SEARCH, MAX_ITER, NON_FINITE, PRECISION, Minimum
-from benthic.optim.wolfe import Wolfe
+from benthic.optim.wolfe import ROUNDING, Wolfe
 
 PATIENCE = 100
 SUFFICIENT = 1e-4
@@ -47,7 +47,7 @@ def descend(
     """
     finfo = torch.finfo if isinstance(start, Tensor) else np.finfo
     eps = float(finfo(start.dtype).eps)
-    rounding = 0.01 * eps**0.5
+    rounding = ROUNDING * eps**0.5
     place = _Place(start, *objective(start))
     visited = [start] if path else None
     norm, reason, iteration, floor = _size(place.gradient, tol), MAX_ITER, 0, _Floor(eps)

@@ -9,6 +9,7 @@ from benthic.optim.descend import PATIENCE
 from benthic.optim.metrics_rows import RowMetric
 from benthic.optim.objective import Batch
 from benthic.optim.record import GRADIENT, LINE_SEARCH, MAX_ITER, NON_FINITE, PRECISION, REASONS, Minimum
+from benthic.optim.wolfe import ROUNDING
 from benthic.optim.wolfe_rows import WolfeRows
 
 
@@ -48,7 +49,7 @@ class _Descent:
 
     def __init__(self, objective: Batch, start: Tensor, metric: RowMetric, tol: float, max_iter: int, curvature: float):
         self.objective, self.metric, self.tol, self.max_iter = objective, metric, tol, max_iter
-        self.rounding = 0.01 * torch.finfo(start.dtype).eps ** 0.5
+        self.rounding = ROUNDING * torch.finfo(start.dtype).eps ** 0.5
         self.ledger = Ledger(start)
         self.X = start.clone()
         self.value, self.gradient = objective(start)

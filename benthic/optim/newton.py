@@ -13,6 +13,7 @@ from benthic.optim.objective import Batch
 from benthic.optim.record import GRADIENT, LINE_SEARCH, MAX_ITER, NON_FINITE, PRECISION, REASONS, Minimum
 from benthic.optim.spectrum import Product, lanczos, random_rows
 from benthic.optim.trust import Steps, conjugate_step, spectral_step
+from benthic.optim.wolfe import ROUNDING
 
 
 class Model(Protocol):
@@ -184,11 +185,21 @@ def _settle(ledger: Ledger, objective: Batch, rows: _Rows, reason: Tensor) -> _R
     return _Rows(*(part[left] for part in rows))
 
 
+def _decrease(objective: Batch, rows: _Rows, step: Tensor, trial: Tensor) -> Tensor:
+    """How far the value falls to the trial points; where rounding hides that, what the slopes at both ends tell."""
+    fall = rows.value - objective.values(trial)
+    hidden = (fall.abs() <= ROUNDING * torch.finfo(fall.dtype).eps ** 0.5 * rows.value.abs()).nonzero()[:, 0]
+    if len(hidden):
+        _, gradient = objective(trial[hidden], hidden)
+        fall[hidden] = -0.5 * (step[hidden] * (rows.gradient[hidden] + gradient)).sum(1)
+    return fall
+
+
 def _move(objective: Batch, rows: _Rows, model: Model, variant: Newton) -> tuple[_Rows, bool]:
     found = model.steps(rows.size)
     trial = rows.X + found.step
     noise = 10 * torch.finfo(rows.X.dtype).eps * rows.value.abs()
-    actual = rows.value - objective.values(trial)
+    actual = _decrease(objective, rows, found.step, trial)
     ratio = ((actual + noise) / (found.predicted + noise)).nan_to_num(-1.0, -1.0, -1.0)
     accepted = (ratio > 1e-4) & (found.predicted >= 0)
     stalled = torch.where(accepted & (found.predicted <= noise), 1, torch.where(accepted, 0, rows.stalled))

@@ -18,6 +18,9 @@ class Trial(NamedTuple):
     slope: float
 
 
+ROUNDING = 0.01  # times √eps and the value: where values differ by less, the slopes are asked
+
+
 @dataclass(frozen=True, slots=True)
 class Wolfe:
     r"""A ray from a point where the function is ``value`` and falls with ``slope`` < 0; step: the trial t.

@@ -45,6 +45,7 @@ def stop(run: Path, number: int, folder: Path) -> tuple[str, int]:
     return err, process.returncode
 
 
+@pytest.mark.seeds("the run that is stopped is another process, which reads its seeds as they are")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["kill -9", "ctrl-c"])
 def test_a_stopped_run_ends_bit_identical(number, unbroken, tmp_path):
     run = tmp_path / "run"

@@ -92,6 +92,7 @@ def test_early_stopping_survives_a_resume(tmp_path):
     assert all(torch.equal(v, weights_of(resumed)[k]) for k, v in weights_of(whole).items())
 
 
+@pytest.mark.seeds("a seed that was read from a checkpoint is given again")
 def test_a_run_without_random_state_resumes_with_its_own_seed(tmp_path):
     first = benthic.MLPClassifier((8,), trainer=settings(tmp_path, callbacks=(StopAt(20),)))
     with pytest.raises(RuntimeError, match="crash"):
