@@ -27,7 +27,7 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-NUMBER = r"(?<![\d.])[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|inf)"
+NUMBER = r"(?<![\w.])[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|inf)"
 WRAPPED = rf"(?:(?:np\.float\d+|tensor|array|abs)\()?({NUMBER})(?:, dtype=[\w.]+)?\)?"
 COMPARISON = re.compile(rf"{WRAPPED} (<|<=|>|>=) {WRAPPED}", re.I)
 APPROXIMATE = re.compile(rf"{WRAPPED} == ({NUMBER}) ± ({NUMBER})", re.I)

@@ -86,7 +86,7 @@ def test_a_label_is_learned_and_drawn(coded_run, tmp_path):
     assert pd.read_csv("drawn.csv")["code"].tolist() == [3, 5, 3, 5, 3]
     np.testing.assert_allclose(both, model.sample(5, given=[3, 5, 3, 5, 3], seed=1), rtol=1e-6)
     shutil.copy(coded_run / "model.safetensors", "bare.safetensors")  # without its folder, the name is not known
-    assert drawn("bare.safetensors", "-n", 6, "--given", 3, beside=["given"]).max() < 4
+    assert drawn("bare.safetensors", "-n", 6, "--given", 3, beside=["given"]).mean() < 0
     assert np.ptp(drawn(coded_run, "-n", 40).mean(1)) > 8  # both, where nothing is given
 
 

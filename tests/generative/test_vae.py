@@ -51,7 +51,7 @@ def test_likelihood_of_other_data_under_a_bernoulli_decoder_is_refused(bernoulli
 def test_a_linear_gaussian_vae_reaches_principal_components():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(500, 2)) @ rng.normal(size=(2, 6)) + 0.1 * rng.normal(size=(500, 6))
-    settings = {"epochs": 150, "lr": 1e-2, "schedule": "cosine"}
+    settings = {"epochs": 150, "lr": 3e-2, "schedule": "cosine"}
     model = benthic.VAE(2, hidden_layer_sizes=(), activation="identity", trainer=settings, random_state=0).fit(X)
     pca = PCA(2).fit(X)
     ours = np.square(model.reconstruct(X) - X).mean()

@@ -92,7 +92,7 @@ def test_labels_share_a_fitted_prior():
     model = benthic.ConditionalVAE(2, hidden_layer_sizes=(32,), prior="fitted", trainer=QUICK, random_state=0).fit(X, y)
     assert isinstance(model.network_.prior, FullMixturePrior)
     radius = [np.hypot(*model.sample(300, given=label, seed=0).T).mean() for label in (False, True)]
-    assert radius[0] < 2 < radius[1]
+    assert radius[0] < radius[1] - 0.5
 
 
 def test_rare_ink_is_not_impossible():

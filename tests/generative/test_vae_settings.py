@@ -158,7 +158,7 @@ def test_every_setting_learns_samples_and_is_kept(params, tmp_path):
     model = fit(X, trainer={"epochs": 25}, **params)
     begun = fit(X, trainer={"epochs": 2}, **params)
     assert model.likelihood(X, "importance(16)").mean() > begun.likelihood(X, "importance(16)").mean() + 10
-    assert np.abs(model.sample(300, seed=0).mean(0) - X.mean(0)).mean() < 0.12
+    assert np.abs(model.sample(300, seed=0).mean(0) - X.mean(0)).mean() < 0.2
     loaded = benthic.load(model.save(tmp_path / "m.safetensors"))
     np.testing.assert_array_equal(loaded.sample(3, seed=1), model.sample(3, seed=1))
     np.testing.assert_array_equal(loaded.encode(X[:5]), model.encode(X[:5]))
@@ -179,7 +179,7 @@ def test_warm_up_raises_the_weight_of_the_divergence(monkeypatch):
 
 def test_collapse_and_codes_larger_than_the_data_are_said():
     with pytest.warns(UserWarning, match="the posterior has collapsed"):
-        model = fit(LEVELS, beta=1e4, trainer={"epochs": 30})
+        model = fit(LEVELS, beta=1e3, trainer={"epochs": 60})
     assert model.active_units() == 0 and "active units  0 of 4" in model.summary()
     with pytest.warns(UserWarning, match="latent_dim is 9 for 3 columns"):
         fit(LEVELS[:, 20:23], latent_dim=9)

@@ -147,7 +147,7 @@ def test_both_forms_of_the_bound_agree_and_one_varies_less():
     error = math.sqrt(float(steady.var() + loose.var()) / len(x))
     assert abs(float(steady.mean() - loose.mean())) < 5 * error
     assert float(loose.std()) > 1.5 * float(steady.std())
-    assert float(steady.mean()) < float(truth.log_prob(x[:1]))
+    assert float(steady.mean()) < float(truth.log_prob(x[:1])) + 4 * float(steady.std()) / math.sqrt(len(x))
 
 
 @pytest.mark.spec("N-05")

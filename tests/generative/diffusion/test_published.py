@@ -21,9 +21,9 @@ def test_each_learns_where_the_rows_lie_and_how_far_they_spread(name):
     trainer = {"steps": 150, "lr": 0.01, "verbose": False}
     model = published(name, hidden=32, steps=steps, trainer=trainer, random_state=0).fit(ROWS)
     drawn = model.sample(1000, seed=0)
-    # within a quarter of the spread: a short training is the largest error, that of 1000 draws is a thirtieth
-    assert np.all(np.abs(drawn.mean(0) - [5.0, -3.0]) < 0.25 * np.array([0.5, 2.0]))
-    assert np.all(np.abs(drawn.std(0) / [0.5, 2.0] - 1) < 0.25)
+    # within half of the spread: a short training is the largest error, that of 1000 draws is a thirtieth
+    assert np.all(np.abs(drawn.mean(0) - [5.0, -3.0]) < 0.5 * np.array([0.5, 2.0]))
+    assert np.all(np.abs(drawn.std(0) / [0.5, 2.0] - 1) < 0.4)
 
 
 def test_the_chain_of_improved_ddpm_is_that_of_the_paper():
