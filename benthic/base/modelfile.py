@@ -14,7 +14,7 @@ from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
 from benthic.base.decoder import Decoder
-from benthic.base.errors import InvalidInput, ModelFileError
+from benthic.base.errors import ModelFileError, brief
 from benthic.base.files import write_atomic
 from benthic.base.settings import is_whole
 from benthic.base.tree import Encoder
@@ -22,7 +22,6 @@ from benthic.base.tree import Encoder
 FORMAT = 1
 _KEY = "benthic"
 _LONGEST_HEADER = 100_000_000  # safetensors reads no longer one
-_LONGEST = 200
 
 # What reading a file can raise where the file is none that save wrote.
 MALFORMED = (
@@ -89,13 +88,6 @@ def load_tree(path: str | Path, supplied: dict[str, Any] | None = None) -> Any:
         return Decoder(arrays, supplied).decode(json.loads(meta["tree"], parse_constant=_no_number))
     except MALFORMED as error:
         raise ModelFileError(f"{path} cannot be read: {brief(error)}") from error
-
-
-def brief(error: BaseException) -> str:
-    """The message of an error in one line, with its type where it does not explain itself."""
-    text = " ".join(str(error).split())
-    text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
-    return text if isinstance(error, (ModelFileError, InvalidInput)) else f"{type(error).__name__}: {text}"
 
 
 def _metadata(data: bytes, path: Path) -> dict[str, Any]:
