@@ -126,6 +126,8 @@ class Decoder:
                 raise ModelFileError(f"an array in it is said to be of type {_shown(view)}")
             return value.view(view)
         if how.get("complex"):
+            if value.dtype.kind != "f" or value.shape[-1:] != (2,):
+                raise ModelFileError("the complex numbers in it are not pairs")
             self._bound.spend(value.nbytes)
             return np.asarray(value[..., 0] + 1j * value[..., 1])
         return value
