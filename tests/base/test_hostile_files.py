@@ -12,7 +12,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -41,8 +41,14 @@ class Audit:
     """What Python itself reports: files opened to write, processes, sockets, modules that nobody has imported yet."""
 
     def __init__(self) -> None:
-        self.on, self.seen, self.known = False, [], set()
+        self.on, self.seen = False, []
         sys.addaudithook(self)
+        sys.meta_path.insert(0, self)
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        """Asked first for every module that is not there yet; rooms of these packages may come late."""
+        if self.on and name.partition(".")[0] not in ("benthic", "torch", "sklearn", "numpy", "scipy", "numba"):
+            self.seen.append(("import", name))
 
     def __call__(self, event: str, args: tuple[Any, ...]) -> None:
         if not self.on:
@@ -53,12 +59,12 @@ class Audit:
             *("os.system", "os.exec", "os.fork", "os.posix_spawn", "os.remove", "os.rename", "os.mkdir", "os.rmdir"),
             *("os.chmod", "os.link", "os.symlink", "os.truncate", "os.putenv", "os.chdir", "os.kill"),
         )  # fmt: skip
-        foreign = event == "import" and str(args[0]).partition(".")[0] not in self.known
-        if writes or acts or foreign:
+        if writes or acts:
             self.seen.append((event, args[:2]))
 
 
 AUDIT = Audit()
+VICTIM = "victim"
 
 
 def world() -> list[Any]:
@@ -87,7 +93,6 @@ def world() -> list[Any]:
 @contextmanager
 def nothing_else_happens() -> Iterator[None]:
     before, AUDIT.seen = world(), []
-    AUDIT.known = {name.partition(".")[0] for name in sys.modules}
     AUDIT.on = True
     try:
         yield
@@ -95,6 +100,30 @@ def nothing_else_happens() -> Iterator[None]:
         AUDIT.on = False
     assert AUDIT.seen == []
     assert world() == before
+
+
+DEEDS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
+    "a file written": (lambda: Path("new").write_text("x"), lambda: Path("new").unlink()),
+    "a file written by torch": (lambda: torch.PyTorchFileWriter("new"), lambda: Path("new").unlink()),
+    "an import": (lambda: importlib.import_module("antigravity_of_nobody"), lambda: None),
+    "a process": (lambda: os.system("true"), lambda: None),
+    "an environment variable": (lambda: os.environ.update(FORGED="1"), lambda: os.environ.pop("FORGED")),
+    "torch's default type": (
+        lambda: torch.set_default_dtype(torch.float64), lambda: torch.set_default_dtype(torch.float32)),
+    "torch's default device": (lambda: torch.set_default_device("meta"), lambda: torch.set_default_device(None)),
+    "a draw of torch": (lambda: torch.rand(1), lambda: None),
+    "a draw of NumPy": (lambda: np.random.rand(), lambda: None),
+    "a draw of Python": (lambda: random.random(), lambda: None),
+    "NumPy's errors": (lambda: np.seterr(all="raise"), lambda: np.seterr(all="warn", under="ignore")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("deed", DEEDS)
+def test_the_canary_sees(deed):
+    do, undo = DEEDS[deed]
+    with pytest.raises(AssertionError), nothing_else_happens(), suppress(ImportError):
+        do()
+    undo()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -112,7 +141,7 @@ def everything_is_imported():
 def folder(tmp_path, monkeypatch):
     """A folder of its own with a file that must stay as it is."""
     monkeypatch.chdir(tmp_path)
-    Path("victim").write_bytes(b"untouched")
+    Path(VICTIM).write_bytes(b"untouched")
 
 
 # ------------------------------------------------------------------------------------------------ forging
@@ -177,7 +206,6 @@ def mlp(state: Any = (), **params: Any) -> dict[str, Any]:
     return tree
 
 
-VICTIM = "victim"
 FUNCTIONS = (
     *("PyTorchFileWriter", "_import_dotted_name", "set_default_device", "set_default_dtype", "manual_seed", "seed"),
     *(
@@ -408,13 +436,22 @@ def places(tree: Any) -> list[tuple[Any, Any]]:
     return found
 
 
+def has_name(held: Any, key: Any) -> bool:
+    """Whether a place is that of a value: of a parameter, an attribute, or a part of a tag that is no list."""
+    if isinstance(held, dict):
+        return not isinstance(held[key], list)
+    return key == 1 and len(held) == 2 and isinstance(held[0], str)
+
+
 def spoiled(tree: Any, dice: random.Random, grown: Any) -> Any:
     """A tree that was right, with one to three changes."""
     whole = [copy.deepcopy(tree)]
     for _ in range(dice.randint(1, 3)):
         spots = places(whole)
-        held, key = dice.choice(spots)
-        kind = dice.randrange(6)
+        values = [(held, key) for held, key in spots if has_name(held, key)]
+        fair = bool(values) and dice.random() < 0.7  # so that the tree stays one that save could write
+        held, key = dice.choice(values if fair else spots)
+        kind = dice.choice([0, 1, 2, 5]) if fair else dice.randrange(6)
         if kind == 0:
             held[key] = copy.deepcopy(grown)
         elif kind == 1:
