@@ -50,7 +50,11 @@ class Origin:
     @classmethod
     def from_tree(cls, tree: dict[str, Any]) -> Origin:
         """The origin a model file kept."""
-        return cls(**tree)
+        found = cls(**tree)
+        if found.kind not in ("numpy", "torch", "frame") or found.dtype not in FLOATS:
+            raise InvalidInput(f"Origin: there are no arrays of kind {found.kind!r:.60} and type {found.dtype!r:.60}")
+        available(found.device)
+        return found
 
 
 def is_tensor(X: Any) -> bool:
@@ -61,9 +65,11 @@ def is_tensor(X: Any) -> bool:
 def available(device: str | torch.device) -> torch.device:
     """The device, or the CPU when this machine does not have it (a model fitted elsewhere)."""
     device = torch.device(device)
-    if device.type == "cuda" and not torch.cuda.is_available():
-        return torch.device("cpu")
-    return device
+    if device.type not in ("cuda", "mps"):
+        return device
+    backend = torch.cuda if device.type == "cuda" else torch.mps
+    here = backend.device_count() if backend.is_available() else 0
+    return device if (device.index or 0) < here else torch.device("cpu")
 
 
 def pick_device(wanted: str | torch.device | None, X: Any = None) -> torch.device:

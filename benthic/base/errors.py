@@ -25,6 +25,17 @@ class Interrupted(KeyboardInterrupt):
         return str(self.args[0]) if self.args else "interrupted"
 
 
+def brief(error: BaseException, most: int = 200) -> str:
+    """The message of an error in one line, with its type where it does not explain itself.
+
+    >>> brief(KeyError("mean"))
+    "KeyError: 'mean'"
+    """
+    text = " ".join(str(error).split())
+    text = text if len(text) <= most else f"{text[:most]} ..."
+    return text if isinstance(error, (ModelFileError, InvalidInput)) else f"{type(error).__name__}: {text}"
+
+
 def nearest(name: str, choices: Iterable[str]) -> str:
     """A hint for a misspelled name, ready to append to a message.
 

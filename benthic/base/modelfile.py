@@ -13,12 +13,29 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
-from benthic.base.errors import ModelFileError
+from benthic.base.decoder import Decoder
+from benthic.base.errors import ModelFileError, brief
 from benthic.base.files import write_atomic
-from benthic.base.tree import Decoder, Encoder
+from benthic.base.settings import is_whole
+from benthic.base.tree import Encoder
 
 FORMAT = 1
 _KEY = "benthic"
+_LONGEST_HEADER = 100_000_000  # safetensors reads no longer one
+
+# What reading a file can raise where the file is none that save wrote.
+MALFORMED = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    BufferError,
+    LookupError,
+    MemoryError,
+    RuntimeError,  # of torch, and of a recursion without end
+    StopIteration,
+    TypeError,
+    ValueError,
+)
 
 
 def save(value: Any, path: str | Path, *, leave_out: Collection[str] = ()) -> Path:
@@ -63,11 +80,14 @@ def load_tree(path: str | Path, supplied: dict[str, Any] | None = None) -> Any:
     meta = _metadata(data, path)
     try:
         arrays = load_arrays(data)
-    except SafetensorError as error:
-        raise ModelFileError(f"{path} is truncated or damaged ({error}); restore it from a copy") from error
+    except (SafetensorError, *MALFORMED) as error:
+        raise ModelFileError(f"{path} is truncated or damaged ({brief(error)}); restore it from a copy") from error
     if _checksum(meta["tree"], arrays) != meta["crc"]:
         raise ModelFileError(f"{path} is damaged: its checksum does not match; restore it from a copy")
-    return Decoder(arrays, supplied).decode(json.loads(meta["tree"]))
+    try:
+        return Decoder(arrays, supplied).decode(json.loads(meta["tree"], parse_constant=_no_number))
+    except MALFORMED as error:
+        raise ModelFileError(f"{path} cannot be read: {brief(error)}") from error
 
 
 def _metadata(data: bytes, path: Path) -> dict[str, Any]:
@@ -75,25 +95,32 @@ def _metadata(data: bytes, path: Path) -> dict[str, Any]:
     if len(data) < 8:
         raise ModelFileError(f"{path} is truncated: it has only {len(data)} bytes")
     length = int.from_bytes(data[:8], "little")
-    if data[8:9] != b"{" or length > 1 << 40:
+    if data[8:9] != b"{" or length > _LONGEST_HEADER:
         raise foreign
     if length > len(data) - 8:
         raise ModelFileError(f"{path} is truncated: its header promises more bytes than there are")
     try:
-        text = json.loads(data[8 : 8 + length])
-        meta = json.loads(text["__metadata__"][_KEY])
-        version = int(meta["format"])
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        text = json.loads(data[8 : 8 + length], parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
         raise ModelFileError(f"{path} is damaged: its header cannot be read; restore it from a copy") from error
-    except (KeyError, TypeError, ValueError) as error:
+    try:
+        meta = json.loads(text["__metadata__"][_KEY], parse_constant=_no_number)
+        version, crc, tree = (meta.get(key) for key in ("format", "crc", "tree"))
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise foreign from error
+    if not is_whole(version, 1):
+        raise foreign
     if version > FORMAT:
         raise ModelFileError(
             f"{path} was written by a newer Benthic (format {version}; this one reads up to {FORMAT}); upgrade Benthic"
         )
-    if not {"tree", "crc"} <= set(meta):
+    if not isinstance(tree, str) or not is_whole(crc):
         raise foreign
     return dict(meta)
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number that save writes")
 
 
 def _checksum(tree: str, arrays: dict[str, np.ndarray]) -> int:

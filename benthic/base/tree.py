@@ -1,19 +1,16 @@
-"""A tagged tree: nested values as JSON plus named arrays, read back without running any code."""
+"""A tagged tree: nested values as JSON plus named arrays; ``decoder`` reads it back without running any code."""
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Callable, Collection
-from itertools import pairwise
-from pathlib import Path, PurePath
-from typing import Any, cast
+from pathlib import PurePath
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from benthic.base.arrays import available
 from benthic.base.catalogue import STORED, catalogue, resolve
 from benthic.base.errors import ModelFileError
 
@@ -41,7 +38,7 @@ _SKLEARN = {
         "QuantileTransformer",
     ),
 }
-_SKLEARN_MODULE = {name: module for module, names in _SKLEARN.items() for name in names}
+SKLEARN_MODULE = {name: module for module, names in _SKLEARN.items() for name in names}
 
 Json = Any
 
@@ -173,7 +170,7 @@ class Encoder:
             return {"$record": name, "tree": self.encode(record.to_tree(), path)}
         if name in catalogue() and type(value) is resolve(name):
             return self._encode_estimator(value, name, path)
-        if type(value).__module__ == _SKLEARN_MODULE.get(name):
+        if type(value).__module__ == SKLEARN_MODULE.get(name):
             return {"$sklearn": name, "state": self.encode(vars(value), path)}
         if path in self._leave_out or path.split(".")[-1] in self._leave_out:
             return {"$supplied": path}
@@ -195,121 +192,3 @@ class Encoder:
             "state": [[key, self.encode(held, prefix + key)] for key, held in fitted.items()],
             "networks": [[key, self.encode(dict(held), prefix + key)] for key, held in networks.items()],
         }
-
-
-class Decoder:
-    """Reads what ``Encoder`` wrote."""
-
-    def __init__(self, arrays: dict[str, np.ndarray], supplied: dict[str, Any] | None = None) -> None:
-        self._arrays = arrays
-        self._built: dict[str, Any] = {}
-        self._supplied = supplied or {}
-
-    def decode(self, json: Json) -> Any:
-        """The value of a piece of tagged JSON."""
-        if isinstance(json, list):
-            return [self.decode(item) for item in json]
-        if not isinstance(json, dict):
-            return json
-        for tag, method in self._METHODS.items():
-            if tag in json:
-                return method(self, json)
-        raise ModelFileError(f"the file holds a value of unknown kind {sorted(json)}")
-
-    def _array(self, json: Json) -> np.ndarray:
-        value = self._arrays[json["$array"]]
-        if "view" in json:
-            return value.view(json["view"])
-        if json.get("complex"):
-            return np.asarray(value[..., 0] + 1j * value[..., 1])
-        return value
-
-    def _tensor(self, json: Json) -> Tensor:
-        key = str(json["$tensor"])
-        if key not in self._built:
-            tensor = torch.from_numpy(np.array(self.decode(json["$tensor"])))
-            tensor = tensor.view(torch.bfloat16) if json.get("bfloat16") else tensor
-            self._built[key] = tensor.to(available(json["device"]))
-        return cast(Tensor, self._built[key])
-
-    def _strings(self, json: Json) -> np.ndarray:
-        data, offsets = self._arrays[json["$strings"]].tobytes(), self._arrays[json["offsets"]]
-        items = [data[a:b].decode() for a, b in pairwise(offsets)]
-        dtype = object if json["dtype"] == "O" else json["dtype"]
-        return np.array(items, dtype=dtype).reshape(json["shape"])
-
-    def _objects(self, json: Json) -> np.ndarray:
-        out = np.empty(len(json["$objects"]), dtype=object)
-        out[:] = self.decode(json["$objects"])
-        return out.reshape(json["shape"])
-
-    def _fields(self, json: Json) -> np.ndarray:
-        fields = self.decode(json["$fields"])
-        dtype = [(name, held.dtype) for name, held in fields.items()]
-        out = np.empty(next(iter(fields.values())).shape, dtype=dtype)
-        for name, held in fields.items():
-            out[name] = held
-        return out
-
-    def _supply(self, json: Json) -> Any:
-        path = json["$supplied"]
-        for name in (path, path.split(".")[-1]):
-            if name in self._supplied:
-                return self._supplied[name]
-        raise ModelFileError(f"{path!r} was left out when the model was saved; load with modules={{{path!r}: ...}}")
-
-    def _record(self, json: Json) -> Any:
-        if json["$record"] not in STORED:
-            raise ModelFileError(f"the file names an unknown class {json['$record']!r}")
-        cls: Any = resolve(json["$record"])
-        return cls.from_tree(self.decode(json["tree"]))
-
-    def _sklearn(self, json: Json) -> Any:
-        name = json["$sklearn"]
-        if name not in _SKLEARN_MODULE:
-            raise ModelFileError(f"the file names scikit-learn's {name!r}, which is not on the list of safe classes")
-        cls = getattr(importlib.import_module(_SKLEARN_MODULE[name]), name)
-        value = cls.__new__(cls)
-        value.__dict__.update(self.decode(json["state"]))
-        return value
-
-    def _estimator(self, json: Json) -> Any:
-        name = json["$estimator"]
-        if name not in catalogue():
-            raise ModelFileError(f"the file holds a {name!r}, which this version does not know")
-        value = resolve(name)(**{key: self.decode(held) for key, held in json["params"]})
-        value.__dict__.update({key: self.decode(held) for key, held in json["state"]})
-        for key, held in json["networks"]:
-            module = value._build_network(key)
-            weights = self.decode(held)
-            module.load_state_dict(weights)
-            device = next((w.device for w in weights.values()), torch.device("cpu"))
-            value.__dict__[key] = module.to(device).eval()
-        return value
-
-    def _random_state(self, json: Json) -> np.random.RandomState:
-        state = np.random.RandomState()
-        state.set_state(self.decode(json["$random_state"]))
-        return state
-
-    _METHODS: dict[str, Callable[..., Any]] = {
-        "$float": lambda self, json: float(json["$float"]),
-        "$array": _array,
-        "$tensor": _tensor,
-        "$scalar": lambda self, json: self.decode(json["$scalar"])[()],
-        "$strings": _strings,
-        "$objects": _objects,
-        "$fields": _fields,
-        "$tuple": lambda self, json: tuple(self.decode(json["$tuple"])),
-        "$dict": lambda self, json: {self.decode(k): self.decode(v) for k, v in json["$dict"]},
-        "$slice": lambda self, json: slice(*self.decode(json["$slice"])),
-        "$dtype": lambda self, json: np.dtype(json["$dtype"]),
-        "$type": lambda self, json: np.dtype(json["$type"]).type,
-        "$torch_dtype": lambda self, json: getattr(torch, json["$torch_dtype"]),
-        "$random_state": _random_state,
-        "$path": lambda self, json: Path(json["$path"]),
-        "$supplied": _supply,
-        "$record": _record,
-        "$sklearn": _sklearn,
-        "$estimator": _estimator,
-    }

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from benthic.base.arrays import Origin, as_float, float_name, from_numpy, is_tensor
 from benthic.base.catalogue import catalogue
-from benthic.base.errors import InvalidInput
+from benthic.base.errors import InvalidInput, ModelFileError
 from benthic.base.schema import Schema, is_frame
 from benthic.base.threads import one_torch_thread
 
@@ -41,7 +41,7 @@ def speaking(estimator: Any, method: str) -> Iterator[None]:
         text = _ARRAY_DUMP.sub(". ", str(error)).strip()
         if text.startswith(prefix):
             raise
-        kind = TypeError if isinstance(error, TypeError) else InvalidInput
+        kind = next((k for k in (TypeError, ModelFileError) if isinstance(error, k)), InvalidInput)
         raise kind(prefix + text) from error
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benthic.base.catalogue import Entry, catalogue
-from benthic.base.errors import Interrupted, InvalidInput
+from benthic.base.errors import Interrupted, InvalidInput, ModelFileError
 from benthic.base.modelfile import load
 from benthic.cli import runs, settings
 from benthic.cli.console import as_json, plain, say
@@ -89,8 +89,13 @@ def go_on(run: Run) -> Outcome:
     config = run.config()
     if config.model not in catalogue():
         raise Usage(f"{run.folder} was made with {config.model!r}, which this version does not know")
+    entry = catalogue()[config.model]
+    try:
+        _params(entry, config.params)
+    except Usage as error:
+        raise ModelFileError(f"{run.folder / 'config.yaml'} does not describe a run: {error}") from error
     inputs = _opened(config.data, config.target, config.given, config.drop, config.stream)
-    return _fit(run, config, suited(inputs, catalogue()[config.model]), resume=True)
+    return _fit(run, config, suited(inputs, entry), resume=True)
 
 
 def _opened(data: str, target: Any, given: Sequence[Any], drop: Sequence[Any], stream: bool | None) -> Inputs:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from benthic.base.errors import ModelFileError, nearest
+from benthic.base.errors import ModelFileError, brief, nearest
 from benthic.base.files import write_atomic
+from benthic.base.settings import is_real, is_whole
 from benthic.cli.console import plain
 from benthic.cli.failure import Usage
 
@@ -54,12 +55,52 @@ class Config:
 
         try:
             tree = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise ModelFileError(f"{where} is not readable YAML ({error}); restore it from a copy") from error
+        except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+            raise ModelFileError(f"{where} is not readable YAML ({brief(error)}); restore it from a copy") from error
         if not isinstance(tree, Mapping) or not {"model", "params", "data"} <= set(tree):
             raise ModelFileError(f"{where} does not describe a run; it needs at least model, params and data")
-        known = {f.name for f in fields(cls)}
-        return cls(**{key: value for key, value in tree.items() if key in known})
+        for key, (fits, meant) in _MEANT.items():
+            if key in tree and not fits(tree[key]):
+                raise ModelFileError(f"{where}: {key} is {tree[key]!r:.60}; it must be {meant}")
+        return cls(**{key: value for key, value in tree.items() if key in _MEANT})
+
+
+def _is_word(value: Any) -> bool:
+    return isinstance(value, str) and bool(value) and "\0" not in value
+
+
+def _is_column(value: Any) -> bool:
+    return _is_word(value) or is_whole(value)
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, (str, int, float))
+
+
+def _settings(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
+
+
+def _list_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and all(map(fits, value))
+
+
+_SETTINGS = (_settings, "settings by name")
+_COLUMNS, _NAMES = (_list_of(_is_column), "a list of columns"), (_list_of(_is_plain), "a list of names")
+_MEANT: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "model": (_is_word, "the name of a model"),
+    "params": _SETTINGS,
+    "data": (_is_word, "a bundled name or a path"),
+    "target": (lambda value: value is None or _is_column(value), "the name or number of a column"),
+    "given": _COLUMNS,
+    "drop": _COLUMNS,
+    "stream": (lambda value: isinstance(value, bool), "true or false"),
+    "test_fraction": (lambda value: is_real(value) and 0 <= value < 1, "a number in [0, 1)"),
+    "seed": (lambda value: is_whole(value, 0), "a whole number of at least 0"),
+    "columns": _NAMES,
+    "classes": _NAMES,
+    "versions": _SETTINGS,
+}
 
 
 @dataclass(frozen=True)
@@ -107,7 +148,7 @@ class Run:
     def config(self) -> Config:
         """What the run was asked to do."""
         path = self.folder / _CONFIG
-        return Config.from_yaml(path.read_text(encoding="utf-8"), path)
+        return Config.from_yaml(path.read_text(encoding="utf-8", errors="replace"), path)
 
     def write_config(self, config: Config) -> None:
         """Before the first step, so that a killed run can be resumed."""
@@ -118,12 +159,12 @@ class Run:
         if not self.metrics_path.exists():
             return []
         found = []
-        for line in self.metrics_path.read_text(encoding="utf-8").splitlines():
+        for line in self.metrics_path.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
                 found.append(json.loads(line))
-            except json.JSONDecodeError:
+            except (ValueError, RecursionError):
                 continue
-        return found
+        return [line for line in found if isinstance(line, dict)]
 
     def write_evaluation(self, line: dict[str, Any]) -> None:
         """Put the evaluation after the epochs, in place of an earlier one."""

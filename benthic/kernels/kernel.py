@@ -163,10 +163,11 @@ class Kernel(ABC):
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any]) -> Self:
-        """The kernel a model file kept."""
-        made = cls.__new__(cls)
-        made._store(**tree)
-        return made
+        """The kernel a model file kept, made by the constructor, which checks it."""
+        moving = tree.get("names", cls.names)
+        kept = {name: value for name, value in tree.items() if name not in ("names", "gentle")}  # which follow
+        fixed = {name: value.item() for name, value in kept.items() if name not in moving and isinstance(value, Tensor)}
+        return cls(**{**kept, **fixed})
 
     def _rebuilt(self, values: Iterator[Tensor]) -> Kernel:
         """A copy whose parameters are the next of ``values``, unchecked."""
@@ -242,6 +243,13 @@ class _Composite(Kernel):
     def __init__(self, *parts: Kernel) -> None:
         flat = [piece for part in parts for piece in (part.parts if isinstance(part, type(self)) else (part,))]
         self._store(parts=tuple(flat))
+
+    @classmethod
+    def from_tree(cls, tree: Mapping[str, Any]) -> Self:
+        """The kernel a model file kept."""
+        if not all(isinstance(part, Kernel) for part in tree["parts"]):
+            raise InvalidInput(f"{cls.__name__}: its parts are {tree['parts']!r:.60}; they must be kernels")
+        return cls(*tree["parts"])
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
         """Parameters of part i under names that begin with "i."."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import platform
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 from benthic.base.errors import InvalidInput, ModelFileError
 from benthic.base.files import remove_stale, write_atomic
 from benthic.base.modelfile import dumps, load_tree
+from benthic.base.settings import is_number, is_whole
 from benthic.training.distributed import World
 from benthic.training.trainer import Checkpoint
 
@@ -79,7 +81,7 @@ class CheckpointFolder:
         """The newest checkpoint, or None; an unreadable one is passed over for the one before it."""
         for path in reversed(self._all()):
             try:
-                return dict(load_tree(path))
+                return _checked(load_tree(path), path)
             except ModelFileError:
                 if path == self._all()[0]:
                     raise
@@ -87,6 +89,44 @@ class CheckpointFolder:
 
     def _all(self) -> list[Path]:
         return sorted(self.folder.glob("step-*.safetensors"))
+
+
+def _checked(state: Any, path: Path) -> dict[str, Any]:
+    """What a checkpoint holds, if it is of the kinds that ``Loop`` writes."""
+    if not isinstance(state, dict):
+        raise ModelFileError(f"{path} is no checkpoint; resume reads what training wrote")
+    for name, fits in _MEANT.items():
+        if name not in state or not fits(state[name]):
+            held = f"{name} is {state[name]!r:.60}" if name in state else f"it has no {name}"
+            raise ModelFileError(f"{path} is no checkpoint of a run: {held}")
+    return state
+
+
+def _is_count(value: Any) -> bool:
+    return is_whole(value, 0)
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_tree(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(name, str) for name in value)
+
+
+def _are_trees(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_tree, value))
+
+
+_MEANT: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("step", "epoch", "batch", "seed"), _is_count),
+    **dict.fromkeys(("loss_sum", "weight_sum"), is_number),
+    **dict.fromkeys(("done", "complete"), _is_flag),
+    "history": _are_trees,
+    "learner": _is_tree,
+    "random": lambda value: _are_trees(value) and bool(value),
+    "surroundings": _is_tree,
+}
 
 
 def stored_seed(setting: Checkpoint | None) -> int | None:

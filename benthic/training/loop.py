@@ -15,7 +15,8 @@ from typing import Any
 
 import torch
 
-from benthic.base.errors import Interrupted, InvalidInput, NonFiniteLoss
+from benthic.base.errors import Interrupted, InvalidInput, ModelFileError, NonFiniteLoss, brief
+from benthic.base.modelfile import MALFORMED
 from benthic.data.batch import Batch
 from benthic.training.callbacks import JsonLog, Progress
 from benthic.training.captured import CapturedUpdates
@@ -377,6 +378,17 @@ class Loop:
         if state is None:
             return
         self._check_same_run(state)
+        try:
+            self._restore(state)
+        except InvalidInput:
+            raise
+        except MALFORMED as error:
+            raise ModelFileError(
+                f"{self.title}: the newest checkpoint fits no such run ({brief(error)}); resume with "
+                "the same settings, or start a new run folder"
+            ) from error
+
+    def _restore(self, state: dict[str, Any]) -> None:
         for name in ("step", "epoch", "batch", "loss_sum", "weight_sum", "history", "best", "done", "complete", "seed"):
             setattr(self, name, state[name])
         self.loss_sum = self._zero(self.loss_sum)
@@ -390,13 +402,14 @@ class Loop:
 
     def _check_same_run(self, state: dict[str, Any]) -> None:
         for name, now in (("rows", self.feed.rows), ("batch_size", self.feed.batch_size)):
-            if state[name] != now:
+            if state.get(name) != now:
                 raise InvalidInput(
-                    f"{self.title}: the run was started with {name} {state[name]}, now it is {now}; resume with the "
-                    "same data and settings, or start a new run folder"
+                    f"{self.title}: the run was started with {name} {state.get(name)!r:.60}, now it is {now}; "
+                    "resume with the same data and settings, or start a new run folder"
                 )
         now_here, then = surroundings(self.world), state["surroundings"]
-        changed = [f"{key} {then[key]} → {value}" for key, value in now_here.items() if then[key] != value]
+        here = {key: value for key, value in now_here.items() if then.get(key) != value}
+        changed = [f"{key} {then.get(key)!s:.60} → {value}" for key, value in here.items()]
         if changed:
             warnings.warn(
                 f"{self.title}: resuming under other conditions ({', '.join(changed)}); the result is right, but not "

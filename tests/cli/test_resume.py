@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import time
@@ -105,11 +106,60 @@ def test_a_run_moves_with_its_folder(unbroken, tmp_path):
     assert model(run) == model(unbroken)
 
 
-def test_a_damaged_config_is_one_line(unbroken, tmp_path):
+WRONG = [
+    ("", "model: [", "not readable"),
+    ("", "3", "does not describe a run; it needs"),
+    ("", "model: 2024-99-99", "not readable"),
+    ("", "[" * 5000, "not readable"),
+    ("", "? [a]\n: b", "not readable|does not describe"),
+    ("model", "3", "model is 3; it must be the name of a model"),
+    ("model", "[a]", "must be the name of a model"),
+    ("model", "os", "'os', which this version does not know"),
+    ("params", "[1]", "params is .*; it must be settings by name"),
+    ("params", "{1: 2}", "params is .*; it must be settings by name"),
+    ("params", "{layers: 2}", "does not describe a run: MLPClassifier has no setting 'layers'"),
+    ("params", "{_build_network: 2}", "does not describe a run: MLPClassifier has no setting"),
+    ("params", "{trainer: 3}", "does not describe a run: the trainer is 3"),
+    ("params", "{trainer: {steps: -1}}", "does not describe a run: Trainer: steps is -1"),
+    ("params", "{trainer: {checkpoint: 3}}", "does not describe a run:"),
+    ("params", "{trainer: {checkpoint: {folder: /elsewhere}}}", "does not describe a run:"),
+    ("data", "null", "data is None; it must be"),
+    ("data", "{a: 1}", "data is .*; it must be"),
+    ("target", "[1, 2]", "target is .*; it must be"),
+    ("drop", "5", "drop is 5; it must be a list of columns"),
+    ("given", "word", "given is 'word'; it must be a list of columns"),
+    ("stream", "3", "stream is 3; it must be true or false"),
+    ("test_fraction", "2", "test_fraction is 2; it must be a number in"),
+    ("test_fraction", ".nan", "test_fraction is nan"),
+    ("seed", "-1", "seed is -1; it must be a whole number"),
+    ("seed", "word", "seed is 'word'"),
+    ("columns", "3", "columns is 3; it must be a list of names"),
+    ("classes", "{a: 1}", "classes is .*; it must be a list of names"),
+    ("versions", "3", "versions is 3; it must be settings by name"),
+]
+
+
+@pytest.mark.parametrize(("key", "text", "words"), WRONG)
+@pytest.mark.parametrize("command", ["resume", "show"])
+def test_a_damaged_config_is_one_line(key, text, words, command, tmp_path):
     run = tmp_path / "run"
     run.mkdir()
-    for text, words in (("model: [", "not readable"), ("3", "does not describe a run")):
-        (run / "config.yaml").write_text(text)
-        answer = call("resume", run)
-        assert answer.code == 1
-        assert words in answer.err
+    good = {"model": "MLPClassifier", "params": "{}", "data": "iris"}
+    lines = {**good, key: text} if key else {text: ""}
+    (run / "config.yaml").write_text("\n".join(f"{name}: {value}" if key else name for name, value in lines.items()))
+    answer = call(command, run)
+    if command == "show" and ("does not describe a run:" in words or "does not know" in words):
+        return  # it is shown as it stands
+    assert answer.code in (1, 2) and re.search(words, answer.err) and answer.err.count("\n") == 1, answer.err
+    assert "BENTHIC_DEBUG" not in answer.err
+    assert [path.name for path in run.iterdir()] == ["config.yaml"]
+
+
+def test_a_damaged_line_of_numbers_is_left_out(unbroken, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(unbroken, run)
+    before = call("show", unbroken, "--json").ok().json
+    with (run / "metrics.jsonl").open("ab") as file:
+        file.write(b'3\n"split"\n\xff\xfe\n' + b"[" * 5000 + b"\n")
+    after = call("show", run, "--json").ok().json
+    assert after["last"] == before["last"] and after["evaluation"] == before["evaluation"]

@@ -7,8 +7,9 @@ import copy
 import pytest
 import torch
 
+from benthic.base.decoder import Decoder
 from benthic.base.errors import InvalidInput
-from benthic.base.tree import Decoder, Encoder
+from benthic.base.tree import Encoder
 from benthic.kernels import (
     RBF,
     Constant,

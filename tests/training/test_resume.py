@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,8 +17,8 @@ import pytest
 import torch
 
 import benthic
-from benthic.base.errors import Interrupted, InvalidInput
-from benthic.base.modelfile import load_tree
+from benthic.base.errors import Interrupted, InvalidInput, ModelFileError
+from benthic.base.modelfile import load_tree, save_tree
 from benthic.training.callbacks import Callback
 from benthic.training.checkpoint import CheckpointFolder
 from benthic.training.distributed import World
@@ -235,3 +236,59 @@ def test_kill_minus_nine_at_random_moments(tmp_path):
 def _newest(folder: Path) -> int:
     steps = [int(p.stem.split("-")[1]) for p in (folder / "checkpoints").glob("step-*.safetensors")]
     return max(steps, default=0)
+
+
+def forged(folder: Path, **changes: object) -> None:
+    """The newest checkpoint with other entries; those that are None go."""
+    path = sorted((folder / "checkpoints").glob("step-*"))[-1]
+    state = {**load_tree(path), **changes}
+    for old in (folder / "checkpoints").glob("step-*"):
+        old.unlink()
+    save_tree(path, {name: value for name, value in state.items() if value is not None})
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("stopped")
+    with pytest.raises(RuntimeError, match="crash"):
+        mlp(folder, callbacks=(StopAt(20),)).fit(X, y)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"step": "three"}, "step is 'three'"),
+        ({"step": -3}, "step is -3"),
+        ({"seed": None}, "has no seed"),
+        ({"seed": [1]}, r"seed is \[1\]"),
+        ({"history": 5}, "history is 5"),
+        ({"random": []}, r"random is \[\]"),
+        ({"random": [{"cpu": "word"}]}, "fits no such run"),
+        ({"random": [{"cpu": torch.zeros(3, dtype=torch.uint8)}]}, "fits no such run"),
+        ({"learner": 3}, "learner is 3"),
+        ({"learner": {}}, "fits no such run"),
+        ({"learner": {"fit": {"network": {"weight": 3}}}}, "fits no such run"),
+        ({"learner": {"fit": {"network": {"layers": torch.zeros(2)}}}}, "fits no such run"),
+        ({"surroundings": 3}, "surroundings is 3"),
+        ({"done": np.zeros(3)}, "done is array"),
+    ],
+)
+def test_a_forged_checkpoint_is_one_error(stopped, tmp_path, changes, words):
+    shutil.copytree(stopped, tmp_path / "run")
+    forged(tmp_path / "run", **changes)
+    with pytest.raises(ModelFileError, match=words):
+        benthic.MLPClassifier((16,), dropout=0.3, trainer=settings(tmp_path / "run", resume=True)).fit(X, y)
+
+
+def test_a_checkpoint_that_is_none(tmp_path):
+    (tmp_path / "checkpoints").mkdir()
+    save_tree(tmp_path / "checkpoints/step-0000000003.safetensors", [1, 2])
+    with pytest.raises(ModelFileError, match="is no checkpoint"):
+        mlp(tmp_path, resume=True).fit(X, y)
+
+
+def test_a_network_of_another_size_says_so(stopped, tmp_path):
+    shutil.copytree(stopped, tmp_path / "run")
+    with pytest.raises(ModelFileError, match="size mismatch.*resume with the same settings"):
+        benthic.MLPClassifier((8,), trainer=settings(tmp_path / "run", resume=True), random_state=1).fit(X, y)
