@@ -68,7 +68,6 @@ class OnProcessor:
         self._squares, self.square = self._each("lengths", self._weight)
         self.labels = np.full(n, -1, dtype=np.int32)
         self._upper, self._lower = np.zeros((2, n), dtype=self._X.dtype)
-        self._all = np.arange(n)
         self._active = np.empty(n, dtype=np.int64)
         self._slack = 8 * float(np.finfo(self._X.dtype).eps)
         self._centers: Tensor | None = None
@@ -172,7 +171,7 @@ class OnProcessor:
             memory = torch.empty(k * min(size, end - begin), dtype=centers.dtype)
             for start in range(begin, end, size):
                 stop = min(start + size, end)
-                some = self._all[start:stop] if rows is None else rows[start:stop]
+                some = np.arange(start, stop) if rows is None else rows[start:stop]
                 block = self._tensor[start:stop] if rows is None else self._tensor[torch.from_numpy(some)]
                 out = memory[: k * len(some)].view(k, len(some))
                 scores = torch.addmm(half, centers, block.T, alpha=-1, out=out).numpy()
