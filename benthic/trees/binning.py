@@ -99,9 +99,7 @@ def _categories(ordered: np.ndarray, column: int) -> np.ndarray:
     return values if len(values) else np.zeros(1)
 
 
-def bin_codes(
-    X: np.ndarray, bins: Bins, crew: Crew | None = None, rows: np.ndarray | None = None
-) -> np.ndarray:
+def bin_codes(X: np.ndarray, bins: Bins, crew: Crew | None = None, rows: np.ndarray | None = None) -> np.ndarray:
     """The bin of every value of ``X`` (n, p), as (p, n) bytes; missing values and unknown categories get 255.
 
     rows: indices (m,) of the rows that count; all if None.
@@ -180,9 +178,7 @@ def _edges(ordered: np.ndarray, most: int, out: np.ndarray) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _encode(
-    X: np.ndarray, edges: np.ndarray, categorical: np.ndarray, codes: np.ndarray, start: int
-) -> None:
+def _encode(X: np.ndarray, edges: np.ndarray, categorical: np.ndarray, codes: np.ndarray, start: int) -> None:
     """The bins of rows X (m, p), written to columns ``start`` to ``start + m`` of ``codes`` (p, n)."""
     block = 512
     for low in range(0, len(X), block):

@@ -251,9 +251,7 @@ class GradientBoostingClassifier(Classifies, _GradientBoosting):
     def _objective(self, y: np.ndarray, weight: np.ndarray, crew: Crew) -> Objective:
         two = len(self.classes_) == 2
         if callable(self.loss):
-            return TorchObjective(
-                self.loss, y.astype(np.float64) if two else y, 1 if two else len(self.classes_)
-            )
+            return TorchObjective(self.loss, y.astype(np.float64) if two else y, 1 if two else len(self.classes_))
         if two:
             return NamedObjective(Loss(LOGISTIC), y.astype(np.float64), weight, crew)
         return SoftmaxObjective(y, len(self.classes_), weight)

@@ -42,8 +42,9 @@ class RoundRules:
 class Rounds:
     """Boosting on one binned table; ``run`` returns all trees, columns in turn.
 
-    grower: grows a tree on its rows by the ``bins`` of their values. raw: (K, n) scores reached, changed in place; held_raw: those of the held-out
-    rows, (m, K). history: one dict a round, its loss measured after that many rounds.
+    grower: grows a tree on its rows. bins: of the values of their columns. raw: (K, n) scores reached, changed in
+    place; held_raw: those of the held-out rows, (m, K). history: one dict a round, its loss measured after that many
+    rounds.
     """
 
     grower: HistogramGrower
