@@ -17,6 +17,7 @@ TASKS = (
     "distributed",
     "resume",
     "streaming_memory",
+    "fit_memory",
     "sinkhorn",
     "minimize",
     "ode",

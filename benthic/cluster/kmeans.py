@@ -109,7 +109,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Tr
                 rows = self._sample(intake, session)
                 k = self._count(rows, session.seed)
                 self._check_rows(intake, k)
-                center = _mean(rows)
+                center = _origin(rows)
                 start = self._starter(rows, k, center, session.seed)
             if self.algorithm == "minibatch":
                 learner: Any = self._by_batches(start, center, intake, session)
@@ -342,7 +342,17 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Tr
 def _centered(center: Tensor, batch: Batch) -> Batch:
     """Rows in at least float32, less ``center``."""
     X = batch.X if batch.X.dtype == torch.float64 else batch.X.float()
-    return batch._replace(X=X - center.to(X))
+    return batch._replace(X=X - center.to(X) if bool(center.any()) else X)
+
+
+def _origin(rows: Batch) -> Tensor:
+    """The point that rows are measured from, so that large means cost no digits: their mean, or 0 where it is near.
+
+    Measuring from 0 makes no second table.
+    """
+    mean = _mean(rows)
+    near = 8.0 if rows.X.dtype == torch.float64 else 1.0  # deviations of a column
+    return torch.zeros_like(mean) if bool((mean.abs() <= near * _variance(rows, mean).cpu().sqrt()).all()) else mean
 
 
 def _mean(rows: Batch) -> Tensor:
@@ -355,11 +365,14 @@ def _mean(rows: Batch) -> Tensor:
 
 def _variance(rows: Batch, center: Tensor) -> Tensor:
     """The weighted variance of each column in float64."""
-    gaps = (rows.X - center.to(rows.X)).square_()
-    if rows.weight is None:
-        return gaps.mean(0).double()
-    weight = rows.weight.double()
-    return (weight @ gaps.double()) / weight.sum().clamp(min=math.ulp(0.0))
+    size = 1 << 14  # rows at a time, so that no second table is made
+    weights = torch.ones(1) if rows.weight is None else rows.weight
+    total = torch.zeros(rows.X.shape[1], dtype=torch.float64, device=rows.X.device)
+    for start in range(0, len(rows.X), size):
+        gaps = (rows.X[start : start + size] - center.to(rows.X)).double().square_()
+        total += gaps.sum(0) if rows.weight is None else weights[start : start + size].double() @ gaps
+    weight = torch.tensor(len(rows.X)) if rows.weight is None else weights.double().sum()
+    return total / weight.clamp(min=math.ulp(0.0))
 
 
 def _no_pass(function: Callable[[Batch], Any]) -> Any:

@@ -68,8 +68,7 @@ class OnProcessor:
         self._squares, self.square = self._each("lengths", self._weight)
         self.labels = np.full(n, -1, dtype=np.int32)
         self._upper, self._lower = np.zeros((2, n), dtype=self._X.dtype)
-        self._all = np.arange(n)
-        self._active = np.empty(n, dtype=np.int64)
+        self._all, self._active = np.arange(n), np.empty(n, dtype=np.int64)
         self._slack = 8 * float(np.finfo(self._X.dtype).eps)
         self._centers: Tensor | None = None
         self._sums = np.zeros((0, 0))
@@ -139,20 +138,26 @@ class OnProcessor:
         C, n = centers.numpy(), len(self._X)
         threads = _threads(n * centers.shape[1])
 
-        def work(part: int, begin: int, end: int) -> np.ndarray | None:
+        def work(part: int, begin: int, end: int) -> list[tuple[int, int]] | None:
             found = []
             for start, stop in _sections(begin, end):
                 count = screen(
                     *(self._X, C, self.labels, self._upper, self._lower, moved, apart),
                     *(start, stop, self._slack, self._active),
                 )
-                found.append(self._active[start : start + count])
+                found.append((start, count))
                 if start == begin and count > _CROWD * (stop - start):
                     return None
-            return np.concatenate(found)
+            return found
 
-        parts = standing_crew(threads).parts(n, work)
-        return None if any(part is None for part in parts) else np.concatenate(parts)
+        total = 0
+        for part in standing_crew(threads).parts(n, work):
+            if part is None:
+                return None
+            for start, count in part:  # side by side, without another array
+                self._active[total : total + count] = self._active[start : start + count]
+                total += count
+        return self._active[:total]
 
     def _assign(self, centers: Tensor, rows: np.ndarray | None) -> int:
         """Label these rows, or all, and bring the sums up to date; how many labels changed."""
@@ -169,11 +174,17 @@ class OnProcessor:
 
         def work(part: int, begin: int, end: int) -> int:
             changed = 0
-            memory = torch.empty(k * min(size, end - begin), dtype=centers.dtype)
+            most = min(size, end - begin)
+            memory = torch.empty(k * most, dtype=centers.dtype)
+            gathered = torch.empty(most if rows is not None else 0, d, dtype=centers.dtype)
             for start in range(begin, end, size):
                 stop = min(start + size, end)
                 some = self._all[start:stop] if rows is None else rows[start:stop]
-                block = self._tensor[start:stop] if rows is None else self._tensor[torch.from_numpy(some)]
+                if rows is None:
+                    block = self._tensor[start:stop]
+                else:
+                    block = gathered[: len(some)]
+                    torch.index_select(self._tensor, 0, torch.from_numpy(some), out=block)
                 out = memory[: k * len(some)].view(k, len(some))
                 scores = torch.addmm(half, centers, block.T, alpha=-1, out=out).numpy()
                 if plain:

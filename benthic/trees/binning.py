@@ -19,6 +19,7 @@ from benthic.base.threads import Crew
 MISSING = 255  # the bin of values that are not there
 MOST = 255  # bins of a column besides it
 _SAMPLE = 50_000  # rows that place the edges when there are more
+_PIECE = 1 << 14  # rows encoded at a time
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,18 @@ class Bins:
         return np.array([len(values) > 0 for values in self.categories], dtype=np.uint8)
 
 
-def find_bins(X: np.ndarray, categorical: Sequence[bool], max_bins: int = MOST, crew: Crew | None = None) -> Bins:
+def find_bins(
+    X: np.ndarray,
+    categorical: Sequence[bool],
+    max_bins: int = MOST,
+    crew: Crew | None = None,
+    rows: np.ndarray | None = None,
+) -> Bins:
     """Bins of about equally many rows for every column of ``X`` (n, p); NaN is missing.
 
     categorical: (p,) columns whose values are names, one bin each. max_bins: most bins of a column of numbers; with
     no more distinct values than that every value has its own bin. Edges are placed by at most 50,000 rows.
+    rows: indices (m,) of the rows that count; all if None.
 
     >>> bins = find_bins(np.array([[1.0], [2.0], [2.0], [4.0]]), [False])
     >>> bins.edges[0, :2], int(bins.counts[0])
@@ -54,12 +62,17 @@ def find_bins(X: np.ndarray, categorical: Sequence[bool], max_bins: int = MOST, 
     counts = np.ones(p, dtype=np.int64)
     categories: list[np.ndarray] = [np.empty(0)] * p
 
-    some = _some(len(X))
+    some = _some(len(X) if rows is None else len(rows))
+    looked = some if rows is None else rows if some is None else rows[some]
+    sample = X if looked is None else X[looked]
 
     def work(first: int) -> None:
-        block = np.array(X[:, first : first + 8].T, dtype=np.float64, order="C")  # (8, n): columns side by side
+        block = np.array(sample[:, first : first + 8].T, dtype=np.float64, order="C")  # (8, m): columns side by side
         for j, column in enumerate(block, start=first):
-            ordered = np.sort(column if some is None or categorical[j] else column[some])
+            if categorical[j] and some is not None:  # no category is left out
+                ordered = np.sort(np.array(X[:, j] if rows is None else X[rows, j], dtype=np.float64))
+            else:
+                ordered = np.sort(column)
             ordered = ordered[: np.searchsorted(ordered, np.nan)]
             if categorical[j]:
                 categories[j] = _categories(ordered, j)
@@ -86,12 +99,21 @@ def _categories(ordered: np.ndarray, column: int) -> np.ndarray:
     return values if len(values) else np.zeros(1)
 
 
-def bin_codes(X: np.ndarray, bins: Bins, crew: Crew | None = None) -> np.ndarray:
-    """The bin of every value of ``X`` (n, p), as (p, n) bytes; missing values and unknown categories get 255."""
-    codes = np.empty((X.shape[1], len(X)), dtype=np.uint8)
-    rows = named_codes(X, bins.categories)
-    crew = crew or Crew(1)
-    crew.split(len(X), lambda start, stop: _encode(rows, bins.edges, bins.categorical, codes, start, stop))
+def bin_codes(X: np.ndarray, bins: Bins, crew: Crew | None = None, rows: np.ndarray | None = None) -> np.ndarray:
+    """The bin of every value of ``X`` (n, p), as (p, n) bytes; missing values and unknown categories get 255.
+
+    rows: indices (m,) of the rows that count; all if None.
+    """
+    n = len(X) if rows is None else len(rows)
+    codes = np.empty((X.shape[1], n), dtype=np.uint8)
+
+    def encode(start: int, stop: int) -> None:
+        for low in range(start, stop, _PIECE):  # in pieces, so that no second table is made
+            high = min(low + _PIECE, stop)
+            part = X[low:high] if rows is None else X[rows[low:high]]
+            _encode(named_codes(part, bins.categories), bins.edges, bins.categorical, codes, low)
+
+    (crew or Crew(1)).split(n, encode)
     return codes
 
 
@@ -156,25 +178,24 @@ def _edges(ordered: np.ndarray, most: int, out: np.ndarray) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _encode(
-    X: np.ndarray, edges: np.ndarray, categorical: np.ndarray, codes: np.ndarray, start: int, stop: int
-) -> None:
+def _encode(X: np.ndarray, edges: np.ndarray, categorical: np.ndarray, codes: np.ndarray, start: int) -> None:
+    """The bins of rows X (m, p), written to columns ``start`` to ``start + m`` of ``codes`` (p, n)."""
     block = 512
-    for low in range(start, stop, block):
-        high = min(low + block, stop)
+    for low in range(0, len(X), block):
+        high = min(low + block, len(X))
         for j in range(X.shape[1]):
             row = edges[j]
             for i in range(low, high):
                 x = X[i, j]
                 if x != x:
-                    codes[j, i] = MISSING
+                    codes[j, start + i] = MISSING
                 elif categorical[j]:
-                    codes[j, i] = np.uint8(x)
+                    codes[j, start + i] = np.uint8(x)
                 else:
                     place = 0  # the number of edges below x, by halving steps over 255 = 2^8 - 1 places
                     for step in (128, 64, 32, 16, 8, 4, 2, 1):
                         place += step if row[place + step - 1] < x else 0
-                    codes[j, i] = np.uint8(place)
+                    codes[j, start + i] = np.uint8(place)
 
 
 @njit(cache=True, nogil=True)

@@ -127,13 +127,13 @@ class GradientBoostingRegressor(Predicts, _GradientBoosting):
                 self._boost(table, np.ones(1))
         return self
 
-    def _objective(self, table: Table, weight: np.ndarray, crew: Crew) -> Objective:
+    def _objective(self, y: np.ndarray, weight: np.ndarray, crew: Crew) -> Objective:
         if callable(self.loss):
             self._positive = False
-            return TorchObjective(self.loss, table.y)
-        loss = named_loss(self.loss, table.y, self.quantile, self.alpha)
+            return TorchObjective(self.loss, y)
+        loss = named_loss(self.loss, y, self.quantile, self.alpha)
         self._positive = loss.positive
-        return NamedObjective(loss, table.y, weight, crew)
+        return NamedObjective(loss, y, weight, crew)
 
     def _prediction(self, X: Tensor) -> Tensor:
         return self._answer(self._scores(X))
@@ -248,15 +248,13 @@ class GradientBoostingClassifier(Classifies, _GradientBoosting):
             raise InvalidInput(f"monotonic_cst is for two classes; y has {len(table.classes)}")
         self.classes_ = table.classes
 
-    def _objective(self, table: Table, weight: np.ndarray, crew: Crew) -> Objective:
+    def _objective(self, y: np.ndarray, weight: np.ndarray, crew: Crew) -> Objective:
         two = len(self.classes_) == 2
         if callable(self.loss):
-            return TorchObjective(
-                self.loss, table.y.astype(np.float64) if two else table.y, 1 if two else len(self.classes_)
-            )
+            return TorchObjective(self.loss, y.astype(np.float64) if two else y, 1 if two else len(self.classes_))
         if two:
-            return NamedObjective(Loss(LOGISTIC), table.y.astype(np.float64), weight, crew)
-        return SoftmaxObjective(table.y, len(self.classes_), weight)
+            return NamedObjective(Loss(LOGISTIC), y.astype(np.float64), weight, crew)
+        return SoftmaxObjective(y, len(self.classes_), weight)
 
     def _probabilities(self, X: Tensor) -> Tensor:
         return self._shares(self._scores(X))

@@ -19,7 +19,7 @@ from benthic.trees.binning import MOST, bin_codes, find_bins
 from benthic.trees.boosting_objective import Objective
 from benthic.trees.boosting_rounds import Held, RoundRules, Rounds
 from benthic.trees.forest_trees import gain_importances
-from benthic.trees.histogram_grower import GrowthRules
+from benthic.trees.histogram_grower import GrowthRules, HistogramGrower
 from benthic.trees.histogram_intake import (
     Table,
     column_names,
@@ -76,7 +76,7 @@ class _GradientBoosting(Estimator):
             monotonic=monotone_signs(given["monotonic_cst"], table),
         )
 
-    def _objective(self, table: Table, weight: np.ndarray, crew: Crew) -> Objective:
+    def _objective(self, y: np.ndarray, weight: np.ndarray, crew: Crew) -> Objective:
         raise NotImplementedError
 
     def _boost(self, table: Table, weight: np.ndarray) -> None:
@@ -85,23 +85,23 @@ class _GradientBoosting(Estimator):
         kept = self._kept()
         train, held = self._hold_out(table, weight)
         with Crew(_jobs(given["n_jobs"])) as crew:
-            rows, y = table.X[train], table.y[train]
-            part = Table(rows, y, table.classes, table.categorical, table.names)
-            objective = self._objective(part, weight[train] if len(weight) > 1 else weight, crew)
+            y = table.y if train is None else table.y[train]
+            weight = weight if train is None or len(weight) == 1 else weight[train]
+            objective = self._objective(y, weight, crew)
             growth = self._growth(table)
-            bins = find_bins(rows, table.categorical, given["max_bins"], crew)
+            bins = find_bins(table.X, table.categorical, given["max_bins"], crew, train)
             self._categories = list(bins.categories)
             rules = self._rules(held is not None, len(table.X))
             if kept is None:
                 self._baseline = objective.start()
             bar = Bar(type(self).__name__, given["max_iter"], bool(given["verbose"]), "rounds")
             rounds = Rounds(
-                bin_codes(rows, bins, crew),
+                HistogramGrower(bin_codes(table.X, bins, crew, train), bins, growth, not objective.flat, crew),
                 bins,
                 growth,
                 rules,
                 objective,
-                np.ascontiguousarray(self._reached(rows, kept, crew).T),
+                np.ascontiguousarray(self._reached(table.X, kept, crew, train).T),
                 crew,
                 self._seed,
                 held and Held(self._features(held.X), held.y, held.weight),
@@ -143,11 +143,11 @@ class _GradientBoosting(Estimator):
         asked = self.get_params(deep=False)["early_stopping"]
         return n > _MANY_ROWS if asked == "auto" else bool(asked)
 
-    def _hold_out(self, table: Table, weight: np.ndarray) -> tuple[np.ndarray | slice, Held | None]:
-        """Rows to learn from, and those held out (of every class its share); None when none are."""
+    def _hold_out(self, table: Table, weight: np.ndarray) -> tuple[np.ndarray | None, Held | None]:
+        """The indices of rows to learn from (None for all), and the rows held out (of every class its share)."""
         n, fraction = len(table.X), self.get_params(deep=False)["validation_fraction"]
         if not self._stops_early(n) or fraction is None:
-            return slice(None), None
+            return None, None
         count = round(fraction * n) if fraction < 1 else int(fraction)
         if not 1 <= count < n:
             raise InvalidInput(
@@ -173,11 +173,13 @@ class _GradientBoosting(Estimator):
 
         return named_codes(X, self._categories)
 
-    def _reached(self, X: np.ndarray, kept: dict[str, np.ndarray] | None, crew: Crew) -> np.ndarray:
-        """Scores (n, K) of folded rows after the trees that are kept."""
-        out = np.tile(self._baseline, (len(X), 1))
+    def _reached(
+        self, X: np.ndarray, kept: dict[str, np.ndarray] | None, crew: Crew, rows: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Scores (n, K) of folded rows, or of some of them, after the trees that are kept."""
+        out = np.tile(self._baseline, (len(X) if rows is None else len(rows), 1))
         if kept is not None:
-            add_up(kept, self._features(X), out, crew)
+            add_up(kept, self._features(X if rows is None else X[rows]), out, crew)
         return out
 
     def _scores(self, X: Tensor) -> Tensor:

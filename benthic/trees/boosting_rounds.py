@@ -42,11 +42,12 @@ class RoundRules:
 class Rounds:
     """Boosting on one binned table; ``run`` returns all trees, columns in turn.
 
-    X: (n, p) rows as trees read them. raw: (K, n) scores reached, changed in place; held_raw: those of the held-out
-    rows, (m, K). history: one dict a round, its loss measured after that many rounds.
+    grower: grows a tree on its rows. bins: of the values of their columns. raw: (K, n) scores reached, changed in
+    place; held_raw: those of the held-out rows, (m, K). history: one dict a round, its loss measured after that many
+    rounds.
     """
 
-    codes: np.ndarray
+    grower: HistogramGrower
     bins: Bins
     growth: GrowthRules
     rules: RoundRules
@@ -63,12 +64,11 @@ class Rounds:
         K = self.objective.columns
         parts = [] if kept is None else [kept]
         done = 0 if kept is None else (len(kept["start"]) - 1) // K
-        grower = HistogramGrower(self.codes, self.bins, self.growth, not self.objective.flat, self.crew)
         answer = self.objective.respond(self.raw)
         if not self.history:
             self._note(0, answer)
         for step in range(done, self.rules.max_iter):
-            parts.append(self._round(grower, answer, step))
+            parts.append(self._round(answer, step))
             answer = self.objective.respond(self.raw)
             self._note(step + 1, answer)
             bar.tick(note=f"loss {self.history[-1]['loss']:.5g}")
@@ -76,7 +76,7 @@ class Rounds:
                 break
         return self._best(join(parts)) if parts else None
 
-    def _round(self, grower: HistogramGrower, answer: Response, step: int) -> dict[str, np.ndarray]:
+    def _round(self, answer: Response, step: int) -> dict[str, np.ndarray]:
         """One tree a column; scores move."""
         chosen, rest = self._sample(step)
         parts = []
@@ -84,7 +84,7 @@ class Rounds:
             bend = answer.curvature[0 if self.objective.flat else k]
             seed = derive(self.seed, "columns", step, k) % 2**31 if self.growth.max_features else 0
             turn = step * self.objective.columns + k
-            tree = grower.grow(answer.gradient[k], bend, answer.sizes[k], chosen, seed, turn)
+            tree = self.grower.grow(answer.gradient[k], bend, answer.sizes[k], chosen, seed, turn)
             leaves = tree.leaves
             values = self.objective.values(self.raw, k, answer, tree, self.growth.l2)
             values = np.clip(values, tree.low[leaves], tree.high[leaves]) * self.rules.learning_rate
@@ -93,7 +93,7 @@ class Rounds:
             move(tree.rows, tree.start[leaves], tree.stop[leaves], values, self.raw[k])
             parts.append(self._arrays(tree, leaves, values))
             if rest is not None:
-                self.raw[k, rest] += parts[-1]["value"][grower.place(rest), 0]
+                self.raw[k, rest] += parts[-1]["value"][self.grower.place(rest), 0]
         trees = join(parts)
         if self.held is not None and self.held_raw is not None:
             add_up(trees, self.held.X, self.held_raw, self.crew)
