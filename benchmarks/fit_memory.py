@@ -16,7 +16,7 @@ from benchmarks.streaming_memory import Watch, anonymous
 
 TITLE = "peak RssAnon of fits beyond their data, as a share of it, beside scikit-learn"
 COLUMNS = 20
-# Name, settings of both, the peer where its name differs, its further settings, the most that ours may take (None: its).
+# Name, settings of both, the peer where it is called otherwise, its further settings, our limit (None: its share).
 TASKS: dict[str, tuple[str, dict[str, Any], str, dict[str, Any], float | None]] = {
     "boosting": (
         "GradientBoostingRegressor",
