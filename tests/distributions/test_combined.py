@@ -148,7 +148,7 @@ def test_sums_of_heavy_tails_are_closed():
     [(Stable(1.0, 0.0), 1.0), (Levy(0.0, 1.0), 0.5), (Stable(1.5, 0.0), 1.5), (laws.StudentT(3.0), 3.0)],
 )
 def test_heavy_tails_are_told_from_light_ones(law, alpha):
-    found = tail_index(draw(law, 20_000, seed=0), k=400)
+    found = tail_index(draw(law, 1_000_000, seed=0), k=10_000)  # fewer do not always tell 3 from an exponential
     assert found.heavy and abs(found.alpha.value - alpha) < 4 * found.alpha.stderr + 0.1 * alpha
     assert tail_index(law).alpha.value == alpha
 
