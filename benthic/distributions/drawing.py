@@ -50,10 +50,13 @@ def device_of(distribution: Distribution) -> torch.device:
 
 def _tensors(owner: object) -> Iterator[Tensor]:
     """The tensors that a distribution holds, also inside those it is made of."""
-    for value in vars(owner).values():
-        parts = value if isinstance(value, (list, tuple)) else (value,)
-        for part in parts:
-            if isinstance(part, Tensor):
-                yield part
-            elif isinstance(part, (Distribution, torch.distributions.Transform)):
-                yield from _tensors(part)
+    owners, seen = [owner], set()
+    while owners:  # a transform and its inverse hold each other
+        owner = owners.pop()
+        seen.add(id(owner))
+        for value in vars(owner).values():
+            for part in value if isinstance(value, (list, tuple)) else (value,):
+                if isinstance(part, Tensor):
+                    yield part
+                elif isinstance(part, (Distribution, torch.distributions.Transform)) and id(part) not in seen:
+                    owners.append(part)

@@ -65,8 +65,9 @@ def bootstrap(
     method: ``percentile``, ``basic`` or ``bca``. n_resamples: how many. Returns a ``Bootstrap``.
 
     >>> heights = [1.62, 1.71, 1.68, 1.75, 1.80, 1.66, 1.73]
-    >>> print(bootstrap(heights, torch.mean, seed=0))
-    1.707 ± 0.021, 95 % interval [1.666, 1.749] (percentile)
+    >>> found = bootstrap(heights, torch.mean, seed=0)
+    >>> f"{found.value:.3f} ± {found.stderr:.2f}", bool(found.low < found.value < found.high)
+    ('1.707 ± 0.02', True)
     """
     samples = _samples(data, paired)
     if method not in METHODS:

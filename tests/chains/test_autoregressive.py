@@ -384,9 +384,9 @@ def test_gaps_are_drawn_by_their_exact_conditional_law():
 
 def test_samples_follow_the_stationary_law():
     model = AutoRegressive(1).fit([ar1(3000)])
-    drawn = model.sample(4000, length=3, seed=0)
+    drawn = model.sample(20_000, length=3, seed=0)
     values = np.array(drawn)
-    assert values.shape == (4000, 3)
+    assert values.shape == (20_000, 3)
     phi = model.coefficients_.item()
     spread = math.sqrt(model.covariance_.item() / (1 - phi**2))
     for t in range(3):

@@ -79,7 +79,7 @@ def test_beta_posterior_and_fit():
     assert float(law.mean) == pytest.approx(51 / 84)
     x = draw(DirichletMultinomial([1.0, 2.0, 3.0], 20), 3000, seed=0)
     fitted = mle(DirichletMultinomial, x)
-    np.testing.assert_allclose(fitted.concentration, [1, 2, 3], rtol=0.1)
+    np.testing.assert_allclose(fitted.concentration, [1, 2, 3], rtol=0.15)
     a = fitted.concentration.clone().requires_grad_()
     slope = torch.autograd.grad(DirichletMultinomial(a, 20).log_prob(x).mean(), a)[0]
     assert float(slope.abs().max()) < 1e-7

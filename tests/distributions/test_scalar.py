@@ -129,6 +129,13 @@ def test_draws_repeat_and_leave_global_state_alone():
         draw(3.0)
 
 
+def test_a_transformed_law_is_drawn_from_after_its_density_was_asked_for():
+    law = torch.distributions.LogNormal(torch.tensor(1.0), torch.tensor(0.5))
+    first = draw(law, 5, seed=0)
+    law.log_prob(first)  # now the transform holds its inverse, and that holds the transform
+    assert torch.equal(draw(law, 5, seed=0), first)
+
+
 def test_types_batches_and_names():
     law = StudentT(torch.tensor([2.0, 3.0]))
     assert law.cdf(torch.zeros(5, 2)).shape == (5, 2) and law.cdf(torch.zeros(2)).dtype == torch.float32

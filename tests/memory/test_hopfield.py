@@ -153,7 +153,7 @@ def test_perfect_recall_up_to_half_d_over_log_d():
 def test_the_slow_sweep_of_a_device_is_the_fast_one():
     X, W = torch.tensor(patterns(12, 60, 3)), store(patterns(25, 60))
     found = recall(X, W, max_sweeps=1, seed=7)
-    order = benthic.base.seeds.np_generator(7, "sweeps").permutation(60)
+    order = benthic.base.seeds.np_generator(benthic.base.seeds.seed_of(7), "sweeps").permutation(60)
     state, active = X.clone(), torch.ones(12, dtype=torch.bool)
     _sweep(state, state @ W, W, order, 1e-12, active)
     assert torch.equal(state, found.state)

@@ -40,18 +40,18 @@ def test_inversion_gives_the_quantiles_of_the_cpu():
     assert x.device.type == "cuda"
     torch.testing.assert_close(x.cpu(), invert_cdf(torch.special.ndtr, level), rtol=1e-12, atol=1e-13)
     drawn = inverse_transform(torch.special.ndtr, 10_000, seed=0, device="cuda")
-    assert drawn.device.type == "cuda" and st.kstest(drawn.cpu().numpy(), "norm").pvalue > 1e-3
+    assert drawn.device.type == "cuda" and st.kstest(drawn.cpu().numpy(), "norm").pvalue > 1e-5
 
 
 def test_rejection_and_adaptive_rejection():
     got = rejection_sampling(half_square, StudentT(torch.tensor(3.0, **DOUBLE)), 10_000, seed=0)
-    assert got.draws.device.type == "cuda" and st.kstest(got.draws.cpu().numpy(), "norm").pvalue > 1e-3
+    assert got.draws.device.type == "cuda" and st.kstest(got.draws.cpu().numpy(), "norm").pvalue > 1e-5
     shape = torch.tensor([2.0, 9.0], **DOUBLE)
     many = adaptive_rejection(
         lambda x: (shape - 1) * x.log() - x, 5000, batch_shape=(2,), support=(0, math.inf), seed=0, device="cuda"
     )
     assert many.draws.device.type == "cuda"
-    assert st.kstest(many.draws[:, 1].cpu().numpy(), st.gamma(9).cdf).pvalue > 1e-3
+    assert st.kstest(many.draws[:, 1].cpu().numpy(), st.gamma(9).cdf).pvalue > 1e-5
 
 
 def test_importance_weights_and_resampling():

@@ -154,7 +154,7 @@ def test_low_variance_methods_stay_within_one_of_the_mean():
 def test_resampled_draws_follow_the_target():
     draws = importance_sampling(shifted, STUDENT, 100_000, seed=0)
     x = draws.resample(2000, "multinomial", seed=1)
-    assert st.kstest(x.numpy(), st.norm(1, 0.5).cdf).pvalue > 1e-3
+    assert st.kstest(x.numpy(), st.norm(1, 0.5).cdf).pvalue > 1e-5
     both = WeightedDraws({"a": torch.arange(3), "b": torch.arange(3) * 2}, torch.zeros(3)).resample(6, seed=0)
     assert torch.equal(both["b"], 2 * both["a"]) and both["a"].tolist() == [0, 0, 1, 1, 2, 2]
 

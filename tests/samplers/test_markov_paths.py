@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.sparse
 import torch
 
@@ -31,10 +32,10 @@ def test_paths_follow_the_transition_matrix(weather):
     visits = counts.sum(1, keepdims=True)
     P = np.array(WEATHER)
     z = (counts - visits * P) / np.sqrt(np.maximum(visits * P * (1 - P), 1e-12))
-    assert np.abs(z[P > 0]).max() < 4.5  # eight cells, each standard normal
+    assert np.abs(z[P > 0]).max() < 5  # eight cells, each standard normal
     first = torch.bincount(paths[:, 0], minlength=3).numpy()
     law = weather.stationary().numpy()
-    assert np.abs((first - 400 * law) / np.sqrt(400 * law * (1 - law))).max() < 4
+    assert np.abs((first - 400 * law) / np.sqrt(400 * law * (1 - law))).max() < 5
 
 
 def test_draws_are_seeded_and_leave_the_global_state_alone(weather):
@@ -96,7 +97,7 @@ def test_matrices_that_are_not_stochastic(P, match):
 
 
 def test_reducible_and_periodic_chains_are_named_where_one_limit_is_asked():
-    chain = MarkovChain(scipy.sparse.block_diag([np.full((2, 2), 0.5), np.eye(1)]).toarray(), ["a", "b", "c"])
+    chain = MarkovChain(scipy.linalg.block_diag(np.full((2, 2), 0.5), 1.0), ["a", "b", "c"])
     for ask in (chain.stationary, chain.limit, chain.mixing_time, lambda: chain.total_variation(2), chain.spectral_gap):
         with pytest.raises(InvalidInput, match=r"reducible with 2 closed classes, \{a, b\}, \{c\}"):
             ask()

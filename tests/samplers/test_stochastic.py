@@ -108,8 +108,9 @@ def test_falling_steps_take_the_bias_away():
         SGLD(0.8 / A), conjugate(), DATA, chains=500, draws=500, warmup=1500, batch_size=20, seed=2,
         schedule=Polynomial(power=0.6, offset=20.0),
     ).values["x"]  # fmt: skip
-    # the step ends at 0.8 · (1 + 100)^-0.6 = 5 % of the start, a bias of about 2 %
-    assert float((found - MEAN).square().mean()) * A == pytest.approx(1.0, abs=0.05)
+    # the step ends at 0.8 · (1 + 100)^-0.6 = 5 % of the start, a bias of about 2 %, and 3.8 ± 0.8 % over all draws;
+    # the step of the start would give a variance of 4.4
+    assert float((found - MEAN).square().mean()) * A == pytest.approx(1.0, abs=0.1)
 
 
 @pytest.mark.parametrize(("eta", "alpha", "V"), [(0.02, 0.3, 0.0), (0.02, 0.3, 20.0), (0.1, 0.5, 4.0)])
@@ -319,10 +320,10 @@ def test_chains_that_run_away_say_what_to_change():
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-@pytest.mark.parametrize("rule", [SGLD(1e-3), psgld(1e-5), SGHMC(1e-3, noise="estimate")])
+@pytest.mark.parametrize("rule", [SGLD(1e-3), psgld(5e-3), SGHMC(1e-3, noise="estimate")])
 def test_chains_stay_on_their_device(rule):
     posterior = MinibatchPosterior(
         lambda m, batch: -0.5 * (batch.X[:, 0] - m) ** 2, lambda m: -0.5 * m**2, torch.tensor(0.0, device="cuda")
     )
-    found = run_minibatches(rule, posterior, DATA.float(), draws=200, warmup=300, seed=0).values["x"]
+    found = run_minibatches(rule, posterior, DATA.float(), draws=200, warmup=1000, chains=4, seed=0).values["x"]
     assert found.device.type == "cuda" and abs(float(found.mean()) - float(DATA.sum()) / (N + 1)) < 0.3
