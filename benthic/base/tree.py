@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from benthic.base.arrays import available
 from benthic.base.catalogue import STORED, catalogue, resolve
 from benthic.base.errors import ModelFileError
+from benthic.base.seeds import drawing
 
 # scikit-learn classes whose state is plain arrays; nothing else of scikit-learn is ever imported by a file.
 _SKLEARN = {
@@ -280,7 +281,8 @@ class Decoder:
         value = resolve(name)(**{key: self.decode(held) for key, held in json["params"]})
         value.__dict__.update({key: self.decode(held) for key, held in json["state"]})
         for key, held in json["networks"]:
-            module = value._build_network(key)
+            with drawing(0):  # what it begins with is overwritten
+                module = value._build_network(key)
             weights = self.decode(held)
             module.load_state_dict(weights)
             device = next((w.device for w in weights.values()), torch.device("cpu"))

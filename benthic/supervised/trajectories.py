@@ -16,7 +16,7 @@ from benthic.base.arrays import Origin, to_tensor
 from benthic.base.capabilities import to_numpy
 from benthic.base.compiling import compiled
 from benthic.base.errors import InvalidInput
-from benthic.base.seeds import np_generator
+from benthic.base.seeds import np_generator, supplied
 from benthic.base.settings import is_whole
 from benthic.base.validation import speaking
 from benthic.data.batch import Batch
@@ -227,7 +227,8 @@ class _Moves(NetworkEstimator):
             dtype = training_dtype(session)
             scaled = self.scales_.transform(seen.reshape(-1, size)).reshape(seen.shape).to(session.device, dtype)
             times = torch.as_tensor(self.times_, dtype=dtype, device=session.device)
-            motion = self._build_network("network_").to(session.device, dtype)
+            with supplied():
+                motion = self._build_network("network_").to(session.device, dtype)
             motion.pace(scaled, times.diff())
             collocate(motion, scaled, times.diff(), self.alpha)
             self._shoot(Shooting(motion, scaled, times, min(self.segment or length, length - 1)), len(seen), session)

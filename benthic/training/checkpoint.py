@@ -14,6 +14,7 @@ import torch
 from benthic.base.errors import InvalidInput, ModelFileError
 from benthic.base.files import remove_stale, write_atomic
 from benthic.base.modelfile import dumps, load_tree
+from benthic.base.seeds import stream
 from benthic.training.distributed import World
 from benthic.training.trainer import Checkpoint
 
@@ -98,18 +99,20 @@ def stored_seed(setting: Checkpoint | None) -> int | None:
 
 
 def random_states(device: torch.device) -> dict[str, torch.Tensor]:
-    """The state of torch's default generators that training draws from."""
-    states = {"cpu": torch.random.get_rng_state()}
-    if device.type == "cuda":
-        states["cuda"] = torch.cuda.get_rng_state(device)
-    return states
+    """Where the generators stand that training draws from."""
+    return {name: drawn.get_state() for name, drawn in _sources(device).items()}
 
 
 def restore_random(states: dict[str, torch.Tensor], device: torch.device) -> None:
     """The inverse of ``random_states``."""
-    torch.random.set_rng_state(states["cpu"].cpu())
-    if device.type == "cuda" and "cuda" in states:
-        torch.cuda.set_rng_state(states["cuda"].cpu(), device)
+    for name, drawn in _sources(device).items():
+        if name in states:
+            drawn.set_state(states[name].cpu())
+
+
+def _sources(device: torch.device) -> dict[str, torch.Generator]:
+    places = {"cpu", device.type}
+    return {place: stream(device if place == device.type else place) for place in sorted(places)}
 
 
 def surroundings(world: World) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import torch
 
 from benthic.base.arrays import pick_device
 from benthic.base.estimator import Estimator
-from benthic.base.seeds import derive, forked, seed_of
+from benthic.base.seeds import derive, seed_of, streams
 from benthic.base.validation import speaking
 from benthic.training.checkpoint import stored_seed
 from benthic.training.distributed import World, broadcast, join, local_device
@@ -40,7 +40,7 @@ class TrainedEstimator(Estimator):
 
     @contextmanager
     def _session(self, X: Any) -> Iterator[Session]:
-        """Resolve the settings, seed torch inside the block, and restore its global state after.
+        """Resolve the settings; inside the block this thread draws from generators of its own.
 
         A fit that fails leaves the estimator as it was.
         """
@@ -61,7 +61,7 @@ class TrainedEstimator(Estimator):
             if seed is None:
                 seed = self._common_seed(world, device)
         # the processes draw different noise, but the first draws what a single process would
-        with forked(seed if world.first else derive(seed, "rank", world.rank), device):
+        with streams(seed if world.first else derive(seed, "rank", world.rank), device):
             yield Session(trainer, device, seed, world)
 
     def _common_seed(self, world: World, device: torch.device) -> int:

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
-from benthic.base.seeds import generator
+from benthic.base.seeds import generator, normal_like
 from benthic.manifold import TSNE
 from benthic.mixture.gaussian import GaussianMixture
 from benthic.nets.conv import ConvDecoder
@@ -76,7 +76,7 @@ class ClusterNetwork(LatentNetwork):
         """
         if shares is not None:
             q = self.posterior(x, c)
-            noise = torch.randn_like(q.mean)
+            noise = normal_like(q.mean)
             return beta * self.divergence(q, noise, free, shares) - self.log_likelihood(x, q.place(noise), c)
         if not plain:
             return super().forward(x, beta, c, free=free, draws=draws)
