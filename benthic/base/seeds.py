@@ -67,6 +67,7 @@ class _Streams(threading.local):
 
 
 _OURS = _Streams()
+_TURN = threading.RLock()
 
 
 @contextmanager
@@ -84,10 +85,10 @@ def streams(seed: int, device: torch.device | str = "cpu") -> Iterator[None]:
 def stream(device: torch.device | str) -> torch.Generator:
     """The generator that this thread draws from on a device; torch's own outside ``streams``."""
     place, made = torch.device(device), _OURS.by_device
-    if place.type == "cuda" and place.index is None:
-        place = torch.device("cuda", torch.cuda.current_device())
     if made is None:
-        return torch.cuda.default_generators[place.index] if place.type == "cuda" else torch.default_generator
+        return shared_sources(place).get(place.type, torch.default_generator)
+    if str(place) == "cuda":
+        place = torch.device("cuda", torch.cuda.current_device())
     if place not in made:
         made[place] = torch.Generator(place).manual_seed(_OURS.seed)
     return made[place]
@@ -146,3 +147,30 @@ def drawing(seed: int, device: torch.device | str = "cpu") -> Iterator[None]:
     """Both: streams begun from ``seed``, and torch's modules and laws draw from them."""
     with streams(seed, device), supplied():
         yield
+
+
+@contextmanager
+def shared(seed: int, device: torch.device | str = "cpu") -> Iterator[None]:
+    """Torch's own generators, begun from ``seed``, for modules that draw from them by themselves.
+
+    One thread at a time; after the block they stand where they stood before.
+    """
+    place = torch.device(device)
+    with _TURN, torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
+        for drawn in shared_sources(place).values():
+            drawn.manual_seed(seed)
+        yield
+
+
+def shared_sources(device: torch.device) -> dict[str, torch.Generator]:
+    """Torch's own generators of the CPU and of a device."""
+    found = {"cpu": torch.default_generator}
+    if device.type == "cuda":
+        place = torch.cuda.current_device() if str(device) == "cuda" else device.index
+        found["cuda"] = torch.cuda.default_generators[place]
+    return found
+
+
+def sources(device: torch.device) -> dict[str, torch.Generator]:
+    """The generators that this thread draws from, of the CPU and of a device."""
+    return {name: stream(device if name == device.type else name) for name in shared_sources(device)}

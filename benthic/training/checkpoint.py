@@ -14,7 +14,7 @@ import torch
 from benthic.base.errors import InvalidInput, ModelFileError
 from benthic.base.files import remove_stale, write_atomic
 from benthic.base.modelfile import dumps, load_tree
-from benthic.base.seeds import stream
+from benthic.base.seeds import shared_sources, sources
 from benthic.training.distributed import World
 from benthic.training.trainer import Checkpoint
 
@@ -98,21 +98,21 @@ def stored_seed(setting: Checkpoint | None) -> int | None:
     return None if state is None else int(state["seed"])
 
 
-def random_states(device: torch.device) -> dict[str, torch.Tensor]:
-    """Where the generators stand that training draws from."""
-    return {name: drawn.get_state() for name, drawn in _sources(device).items()}
+def random_states(device: torch.device, shared: bool) -> dict[str, torch.Tensor]:
+    """Where the generators stand that training draws from: this thread's own, and torch's if they are lent to it."""
+    return {name: drawn.get_state() for name, drawn in _generators(device, shared).items()}
 
 
-def restore_random(states: dict[str, torch.Tensor], device: torch.device) -> None:
+def restore_random(states: dict[str, torch.Tensor], device: torch.device, shared: bool) -> None:
     """The inverse of ``random_states``."""
-    for name, drawn in _sources(device).items():
+    for name, drawn in _generators(device, shared).items():
         if name in states:
             drawn.set_state(states[name].cpu())
 
 
-def _sources(device: torch.device) -> dict[str, torch.Generator]:
-    places = {"cpu", device.type}
-    return {place: stream(device if place == device.type else place) for place in sorted(places)}
+def _generators(device: torch.device, shared: bool) -> dict[str, torch.Generator]:
+    torchs = {f"shared {name}": drawn for name, drawn in shared_sources(device).items()} if shared else {}
+    return {**sources(device), **torchs}
 
 
 def surroundings(world: World) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Estimators that are trained by the loop: settings resolved, seeds forked, history kept."""
+"""Estimators that are trained by the loop: settings resolved, generators begun, history kept."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from benthic.base.errors import Interrupted, InvalidInput, NonFiniteLoss
+from benthic.base.seeds import derive, shared
 from benthic.data.batch import Batch
 from benthic.training.callbacks import JsonLog, Progress
 from benthic.training.captured import CapturedUpdates
@@ -23,6 +24,7 @@ from benthic.training.checkpoint import CheckpointFolder, random_states, restore
 from benthic.training.clock import Clock
 from benthic.training.distributed import World
 from benthic.training.feed import Feed, Part, split
+from benthic.training.foreign import draws_by_itself
 from benthic.training.gradient import GradientLearner
 from benthic.training.learner import Info, Learner, Stats
 from benthic.training.trainer import Trainer
@@ -71,6 +73,8 @@ class Loop:
         ]
         if isinstance(self.learner, GradientLearner) and self.learner.before is not None:
             self._scheduled.append(self.learner.before)
+        # a person's own modules may draw from torch's generators, which this run then has to itself
+        self._lent = any(draws_by_itself(player.network) for player in self._players.values())
         self._reads = self.device.type == "cpu"
         self._captured = self._capture()
         self._clock = Clock(self.trainer.seconds)
@@ -114,6 +118,10 @@ class Loop:
 
     def run(self) -> Loop:
         """Train to the end of the budget, from the newest checkpoint if the trainer says so."""
+        with shared(derive(self.seed, "own", self.world.rank), self.device) if self._lent else nullcontext():
+            return self._run()
+
+    def _run(self) -> Loop:
         self._clock.restart(0.0)
         if self.trainer.resume:
             self._resume()
@@ -367,7 +375,7 @@ class Loop:
             "rows": self.feed.rows,
             "batch_size": self.feed.batch_size,
             "learner": self.learner.state_dict(),
-            "random": self.world.gather(random_states(self.device)),
+            "random": self.world.gather(random_states(self.device, self._lent)),
             "surroundings": surroundings(self.world),
         }
         return self._folder.write(state, self.step)
@@ -384,7 +392,7 @@ class Loop:
         self._clock.restart(state.get("spent", 0.0))
         self.learner.load_state_dict(state["learner"])
         states: Sequence[Any] = state["random"]
-        restore_random(states[min(self.world.rank, len(states) - 1)], self.device)
+        restore_random(states[min(self.world.rank, len(states) - 1)], self.device, self._lent)
         left = not self._clock.late and (self.total_steps is None or self.step < self.total_steps)
         self.done = self.complete or not left  # a raised budget goes on from where the run ended
 

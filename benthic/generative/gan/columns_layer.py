@@ -34,7 +34,7 @@ class ColumnActivation(nn.Module):
 
     .. math:: y = \operatorname{softmax}((a + g) / \tau), \qquad g = -\log e, \quad e \sim \mathrm{Exp}(1)
 
-    whose largest entry is an exact draw from the softmax of a. Noise comes from torch's default generator and nothing
+    whose largest entry is an exact draw from the softmax of a. Noise comes from the stream of this thread and nothing
     waits for the device, so calls can be captured as CUDA graphs.
 
     numbers: (m,) positions of numbers. bounds: (m,) their b. blocks: positions (start, stop) of the states of each
