@@ -16,6 +16,7 @@ from benthic.base.arrays import Origin, to_tensor
 from benthic.base.capabilities import to_numpy
 from benthic.base.compiling import compiled
 from benthic.base.errors import InvalidInput
+from benthic.base.quiet import load
 from benthic.base.seeds import np_generator, supplied
 from benthic.base.settings import is_whole
 from benthic.base.validation import speaking
@@ -310,12 +311,13 @@ class _Moves(NetworkEstimator):
         return self._followed(first, np.diff(self.times_))
 
     def _score_of_motion(self, X: Any, sample_weight: Any) -> float:
-        from sklearn.metrics import r2_score
 
         seen, found = to_numpy(X)[:, 1:], to_numpy(self.predict(X))[:, 1:]
         size = seen.shape[2]
         weight = None if sample_weight is None else np.repeat(to_numpy(sample_weight), seen.shape[1])
-        return float(r2_score(seen.reshape(-1, size), found.reshape(-1, size), sample_weight=weight))
+        return float(
+            load("sklearn.metrics").r2_score(seen.reshape(-1, size), found.reshape(-1, size), sample_weight=weight)
+        )
 
 
 def _with_budget(trainer: Trainer) -> Trainer:

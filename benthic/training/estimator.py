@@ -12,6 +12,7 @@ import torch
 from benthic.base.arrays import pick_device
 from benthic.base.estimator import Estimator
 from benthic.base.seeds import derive, seed_of, streams
+from benthic.base.threads import usual_torch_threads
 from benthic.base.validation import speaking
 from benthic.training.checkpoint import stored_seed
 from benthic.training.distributed import World, broadcast, join, local_device
@@ -53,6 +54,7 @@ class TrainedEstimator(Estimator):
             raise
 
     def _settled(self, X: Any) -> Iterator[Session]:
+        usual_torch_threads()
         with speaking(self, "fit"):
             trainer = Trainer.of(self.trainer, **self.defaults)
             device = local_device(pick_device(trainer.device, X))

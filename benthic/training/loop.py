@@ -7,7 +7,7 @@ import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ import torch
 
 from benthic.base.errors import Interrupted, InvalidInput, NonFiniteLoss
 from benthic.base.seeds import derive, shared
+from benthic.base.threads import Together
 from benthic.data.batch import Batch
 from benthic.training.callbacks import JsonLog, Progress
 from benthic.training.captured import CapturedUpdates
@@ -414,12 +415,18 @@ class Loop:
 
 
 @contextmanager
-def rounded_products(wanted: bool) -> Iterator[None]:
-    """Let CUDA round the factors of products and convolutions to 11 bits inside the block, where wanted."""
+def _rounding() -> Iterator[None]:
     held = (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32)
-    if wanted:
-        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     try:
         yield
     finally:
         torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = held
+
+
+_ROUNDED = Together(_rounding)
+
+
+def rounded_products(wanted: bool) -> AbstractContextManager[Any]:
+    """Let CUDA round the factors of products and convolutions to 11 bits inside the block, where wanted."""
+    return _ROUNDED if wanted else nullcontext()
