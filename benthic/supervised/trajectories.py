@@ -232,12 +232,13 @@ class _Moves(NetworkEstimator):
                 motion = self._build_network("network_").to(session.device, dtype)
             motion.pace(scaled, times.diff())
             collocate(motion, scaled, times.diff(), self.alpha)
-            self._shoot(Shooting(motion, scaled, times, min(self.segment or length, length - 1)), len(seen), session)
+            self._shoot(Shooting(motion, scaled, times, min(self.segment or length, length - 1)), seen, session)
             self.network_ = motion
         return self
 
-    def _shoot(self, shooting: Shooting, n: int, session: Session) -> None:
+    def _shoot(self, shooting: Shooting, seen: Tensor, session: Session) -> None:
         """Train the field and the states at which pieces begin."""
+        n = len(seen)
         trainer = _with_budget(session.trainer)
         session = replace(session, trainer=trainer)
         shooting = shooting.to(session.device)
@@ -251,7 +252,13 @@ class _Moves(NetworkEstimator):
         forward = compiled(shooting, session.device, "training") if trainer.compile else shooting
         player = Player(shooting, lambda batch: forward(batch.X), trainer, l2=self.alpha)
         options: dict[str, Any] = {"seed": session.seed, "device": session.device, "world": session.world}
-        feed = ArrayFeed(Batch(pieces.reshape(-1, 1)), batch_size=trainer.batch_size or _BATCH, shuffle=True, **options)
+        feed = ArrayFeed(
+            Batch(pieces.reshape(-1, 1)),
+            origin=Batch(seen),
+            batch_size=trainer.batch_size or _BATCH,
+            shuffle=True,
+            **options,
+        )
         validation = None if held is None else ArrayFeed(Batch(held.reshape(-1, 1)), batch_size=4096, **options)
         self._train(GradientLearner({"fit": player}, trainer, world=session.world), feed, session, validation)
 

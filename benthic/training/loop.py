@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -322,25 +322,29 @@ class Loop:
 
     @contextmanager
     def _gentle_interrupt(self) -> Iterator[None]:
-        """Ctrl-C asks the loop to stop after the current update; a second one stops at once."""
+        """Ctrl-C asks the loop to stop after the current update; a second one stops at once.
+
+        So does SIGTERM where there is a folder to save to; without one it ends the process as ever.
+        """
+        numbers = [signal.SIGINT, *([signal.SIGTERM] if self._folder else [])]
         if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = signal.getsignal(signal.SIGINT)
-        if before not in (signal.default_int_handler, signal.SIG_DFL):
-            yield
-            return
+            numbers = []
+        before = {number: signal.getsignal(number) for number in numbers}
+        usual = (signal.default_int_handler, signal.SIG_DFL)
+        held = {number: handler for number, handler in before.items() if handler in usual}
 
         def ask(number: int, frame: Any) -> None:
             if self._stop_asked:
                 raise KeyboardInterrupt
             self._stop_asked = True
 
-        signal.signal(signal.SIGINT, ask)
+        for number in held:
+            signal.signal(number, ask)
         try:
             yield
         finally:
-            signal.signal(signal.SIGINT, before)
+            for number, handler in held.items():
+                signal.signal(number, handler)
 
     def _interrupt(self) -> None:
         if self._folder is None:
@@ -375,6 +379,7 @@ class Loop:
             "spent": self._clock.spent,
             "rows": self.feed.rows,
             "batch_size": self.feed.batch_size,
+            "data": self._fingerprint,
             "learner": self.learner.state_dict(),
             "random": self.world.gather(random_states(self.device, self._lent)),
             "surroundings": surroundings(self.world),
@@ -397,13 +402,24 @@ class Loop:
         left = not self._clock.late and (self.total_steps is None or self.step < self.total_steps)
         self.done = self.complete or not left  # a raised budget goes on from where the run ended
 
+    @cached_property
+    def _fingerprint(self) -> list[int]:
+        return self.feed.fingerprint()
+
     def _check_same_run(self, state: dict[str, Any]) -> None:
         for name, now in (("rows", self.feed.rows), ("batch_size", self.feed.batch_size)):
-            if state[name] != now:
+            if state[name] != now and not (name == "rows" and self.trainer.new_data):
                 raise InvalidInput(
                     f"{self.title}: the run was started with {name} {state[name]}, now it is {now}; resume with the "
                     "same data and settings, or start a new run folder"
                 )
+        known = state.get("data")  # older checkpoints do not say
+        if known is not None and known != self._fingerprint and not self.trainer.new_data:
+            raise InvalidInput(
+                f"{self.title}: the run was started with other data of the same length; resume with the data it was "
+                "started with, start a new run folder, or go on knowingly with `benthic resume RUN --new-data` or "
+                "Trainer(..., resume=True, new_data=True)"
+            )
         now_here, then = surroundings(self.world), state["surroundings"]
         changed = [f"{key} {then[key]} → {value}" for key, value in now_here.items() if then[key] != value]
         if changed:

@@ -20,7 +20,11 @@ import benthic
 
 
 def surroundings() -> dict[str, Any]:
-    """What a person, or another thread, would notice if it changed."""
+    """What a person, or another thread, would notice if it changed.
+
+    Torch imports sympy at its first backward pass, which adds a filter for a warning of its own; and its compiler says
+    in the environment where it keeps what it made.
+    """
     return {
         "generator of torch": torch.get_rng_state().numpy().tobytes(),
         "generator of NumPy": repr(np.random.get_state(legacy=False)),
@@ -37,8 +41,8 @@ def surroundings() -> dict[str, Any]:
         "tf32": (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32),
         "checks of distributions": Distribution._validate_args,
         "signal handlers": [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)],
-        "warnings filters": list(warnings.filters),
-        "environment": dict(os.environ),
+        "warnings filters": [kind for kind in warnings.filters if not kind[2].__module__.startswith("sympy.")],
+        "environment": {name: value for name, value in os.environ.items() if name != "TORCHINDUCTOR_CACHE_DIR"},
         "working folder": Path.cwd(),
     }
 

@@ -115,7 +115,8 @@ def train(
     data = Batch(torch.arange(len(value))[:, None], None, None if weight is None else weight.float())
     with streams(seed, device):
         law.module.train()
-        feed = ArrayFeed(data, batch_size=settings.batch_size, seed=seed, device=device, shuffle=True)
+        seen = Batch(value, None, torch.stack([column.double() for column in parents]).T if parents else None)
+        feed = ArrayFeed(data, origin=seen, batch_size=settings.batch_size, seed=seed, device=device, shuffle=True)
         learner = GradientLearner({"fit": Player(law.module, loss, settings)}, settings)
         Loop(learner, feed, settings, seed=seed, device=device, title=name).run()
 
