@@ -27,7 +27,8 @@ def _kept(x: Tensor, share: float) -> Tensor:
     return torch.empty_like(x).bernoulli_(1 - share, generator=stream(x.device)).div_(1 - share)
 
 
-# a compiler takes no generators: to it this is one call that it must neither leave out nor make twice
+# A compiler takes no generators: to it this is one call that it must neither leave out nor make twice. Two calls with
+# the same tensor it would make once, so that a network drops of different ones.
 @torch.library.custom_op("benthic::kept", mutates_args=(), tags=(torch.Tag.nondeterministic_seeded,))
 def _kept_compiled(x: Tensor, share: float) -> Tensor:
     return _kept(x, share)
