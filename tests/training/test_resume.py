@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -18,11 +19,13 @@ import torch
 import benthic
 from benthic.base.errors import Interrupted, InvalidInput
 from benthic.base.modelfile import load_tree, save_tree
-from benthic.base.seeds import drawing
+from benthic.base.seeds import drawing, streams
 from benthic.data.batch import Batch
+from benthic.nets.mlp import MLP
 from benthic.training.callbacks import Callback
 from benthic.training.checkpoint import CheckpointFolder
 from benthic.training.distributed import World
+from benthic.training.foreign import draws_by_itself
 from benthic.training.gradient import GradientLearner, Player
 from benthic.training.trainer import Checkpoint, Trainer
 from tests.training.problems import feed_of, linear_learner, regression, run, weights
@@ -197,6 +200,41 @@ def test_a_module_that_draws_by_itself_resumes_to_the_bit_and_leaves_torch_alone
     resumed = learner(tmp_path / "cut", resume=True)
     assert all(torch.equal(value, whole[name]) for name, value in resumed.items())
     torch.set_rng_state(before)
+
+
+def test_modules_that_draw_by_themselves_are_trained_one_at_a_time():
+    trainer = Trainer(epochs=3, batch_size=32, verbose=False)
+
+    def fit(_: int = 0) -> dict[str, torch.Tensor]:
+        with drawing(5):
+            network = Doubting()
+            player = Player(network, lambda batch: (network(batch.X) - batch.X).square().sum(), trainer)
+        with streams(5):
+            run(GradientLearner({"fit": player}, trainer), feed_of(Batch(torch.from_numpy(X)), trainer), trainer)
+        return network.state_dict()
+
+    alone, before = fit(), torch.get_rng_state()
+    with ThreadPoolExecutor(4) as threads:
+        for found in threads.map(fit, range(8)):
+            assert all(torch.equal(value, alone[name]) for name, value in found.items())
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(
+    ("module", "draws"),
+    [
+        (torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU()), False),
+        (torch.nn.LSTM(2, 2, num_layers=2), False),
+        (torch.nn.LSTM(2, 2, num_layers=2, dropout=0.1), True),
+        (torch.nn.MultiheadAttention(2, 1, dropout=0.1), True),
+        (torch.nn.TransformerEncoderLayer(2, 1), True),
+        (MLP([2, 3, 1], dropout=0.1), False),
+        (Doubting(), True),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_which_modules_may_draw_by_themselves(module, draws):
+    assert draws_by_itself(module) is draws
 
 
 def test_a_damaged_newest_checkpoint_is_passed_over(tmp_path):
