@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor
 
 from benthic.base.errors import InvalidInput
+from benthic.base.quiet import quiet
 
 FLOATS = {
     "float16": torch.float16,
@@ -101,8 +101,7 @@ def from_numpy(X: np.ndarray) -> Tensor:
         X = np.ascontiguousarray(X, dtype=X.dtype.newbyteorder("="))
     if X.flags.writeable:
         return torch.from_numpy(X)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
+    with quiet(UserWarning):
         return torch.from_numpy(X)
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from benthic.base.arrays import Origin, is_tensor, to_tensor
 from benthic.base.likelihood import Likelihood
+from benthic.base.quiet import load
 from benthic.base.settings import whole
 
 # The mixins call the estimator they are mixed into; at run time they stand beside it, not below it.
@@ -50,9 +51,8 @@ class Classifies(ClassifierMixin, _Host):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy."""
-        from sklearn.metrics import accuracy_score
-
-        return float(accuracy_score(to_numpy(y), to_numpy(self.predict(X)), sample_weight=to_numpy(sample_weight)))
+        judge = load("sklearn.metrics").accuracy_score
+        return float(judge(to_numpy(y), to_numpy(self.predict(X)), sample_weight=to_numpy(sample_weight)))
 
 
 class Predicts(RegressorMixin, _Host):
@@ -68,9 +68,8 @@ class Predicts(RegressorMixin, _Host):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Coefficient of determination."""
-        from sklearn.metrics import r2_score
-
-        return float(r2_score(to_numpy(y), to_numpy(self.predict(X)), sample_weight=to_numpy(sample_weight)))
+        judge = load("sklearn.metrics").r2_score
+        return float(judge(to_numpy(y), to_numpy(self.predict(X)), sample_weight=to_numpy(sample_weight)))
 
 
 class Samples(_Host):

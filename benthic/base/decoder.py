@@ -23,6 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from benthic.base.arrays import available
 from benthic.base.catalogue import STORED, catalogue, resolve
 from benthic.base.errors import ModelFileError
+from benthic.base.seeds import drawing
 from benthic.base.settings import is_whole
 from benthic.base.tree import SKLEARN_MODULE, Json
 
@@ -292,7 +293,7 @@ class Decoder:
         weights = self.decode(json)
         if not isinstance(weights, dict) or not all(isinstance(weight, Tensor) for weight in weights.values()):
             raise ModelFileError(f"the weights of {cls.__name__}.{name} in it are not tensors")
-        with self._bound, torch.random.fork_rng(devices=[]):  # untrained weights are drawn
+        with self._bound, drawing(0):  # what it begins with is overwritten
             module: nn.Module = value._build_network(name)
             module.load_state_dict(weights)
         device = next((weight.device for weight in weights.values()), torch.device("cpu"))

@@ -6,6 +6,8 @@ import sys
 import time
 from typing import Any
 
+from benthic.base.quiet import load
+
 
 class Bar:
     """A bar on a terminal; nothing when it is not wanted, errors do not go to a terminal, or the work is short.
@@ -46,6 +48,7 @@ class Bar:
 
 
 def _bar() -> Any:
+    load("rich.progress")
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

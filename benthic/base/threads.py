@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import Any, Self
 
@@ -140,17 +140,74 @@ class Crew:
         return found
 
 
+class Together:
+    """A change of something global, which threads may want at once: the first makes it, the last takes it back.
+
+    change: makes a context manager that makes the change and takes it back.
+    """
+
+    def __init__(self, change: Callable[[], AbstractContextManager[Any]]) -> None:
+        self._change, self._count, self._lock = change, 0, threading.Lock()
+
+    def __enter__(self) -> Self:
+        with self._lock:
+            if not self._count:
+                self._held = self._change()
+                self._held.__enter__()
+            self._count += 1
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._count -= 1
+            if not self._count:
+                self._held.__exit__(None, None, None)
+
+
+class _Alone(threading.local):
+    """Whether this thread is in ``one_torch_thread``."""
+
+    now = False
+
+
+_ALONE, _COUNTING = _Alone(), threading.Lock()
+_usual = _inside = 0  # torch's number of threads while nobody is in ``one_torch_thread``, and how many are
+
+
 @contextmanager
 def one_torch_thread() -> Iterator[None]:
-    """Keep torch from starting threads of its own, which would wait for ours, and ours for them, at every product."""
+    """Keep torch from starting threads of its own, which would wait for ours, and ours for them, at every product.
+
+    The number belongs to each thread, but a new one begins with what was set last: what was usual when the first came
+    in is set again by each that leaves.
+    """
+    global _usual, _inside
     import torch
 
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    if _ALONE.now:
+        yield
+        return
+    with _COUNTING:
+        _usual = _usual if _inside else torch.get_num_threads()
+        _inside += 1
+        torch.set_num_threads(1)
+    _ALONE.now = True
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        _ALONE.now = False
+        with _COUNTING:
+            _inside -= 1
+            torch.set_num_threads(_usual)
+
+
+def usual_torch_threads() -> None:
+    """Give this thread torch's usual number, which it may have missed if it began while another was alone."""
+    import torch
+
+    with _COUNTING:
+        if _inside and not _ALONE.now:
+            torch.set_num_threads(_usual)
 
 
 @cache

@@ -24,6 +24,7 @@ from torch import Tensor
 from benthic.base.arrays import Origin, as_float, float_name, from_numpy, is_tensor
 from benthic.base.catalogue import catalogue
 from benthic.base.errors import InvalidInput, ModelFileError
+from benthic.base.forks import refuse_lost_threads
 from benthic.base.schema import Schema, is_frame
 from benthic.base.threads import one_torch_thread
 
@@ -34,6 +35,7 @@ _ARRAY_DUMP = re.compile(r"[:.]?\s*\n(?:array=)?(?:\[[-+\d.ejnaif\s\[\],]*\]|[-+
 @contextmanager
 def speaking(estimator: Any, method: str) -> Iterator[None]:
     """Prefix every error about the input with ``Class.method``."""
+    refuse_lost_threads()
     prefix = f"{type(estimator).__name__}.{method}: "
     try:
         yield

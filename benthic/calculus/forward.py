@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -10,14 +9,14 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
+from benthic.base.quiet import quiet
+
 
 @cache
 def load_rules() -> None:
     """Make torch load its forward rules now; it compiles them with a deprecated compiler and warns the user of it."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        with forward_ad.dual_level():
-            forward_ad.make_dual(torch.zeros(()), torch.zeros(()))
+    with quiet(DeprecationWarning), forward_ad.dual_level():
+        forward_ad.make_dual(torch.zeros(()), torch.zeros(()))
 
 
 def forward_product(f: Callable[[Any], Any], x: Any, v: Any) -> tuple[Any, Any]:

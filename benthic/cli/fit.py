@@ -60,6 +60,9 @@ def fit(
 
 def resume(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    new_data: Annotated[
+        bool, typer.Option("--new-data", help="Go on although the data are not those the run was started with.")
+    ] = False,
     json: AsJson = False,
 ) -> None:
     """Go on with a run that was stopped, from its newest checkpoint; without one it starts again."""
@@ -75,4 +78,4 @@ def resume(
 
     from benthic.cli import job
 
-    job.report_to(job.go_on(found), json)
+    job.report_to(job.go_on(found, new_data), json)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from importlib import metadata
 from pathlib import Path
@@ -25,7 +25,8 @@ from benthic.metrics.judging import Measure, judgeable, measures
 from benthic.training.trainer import Trainer
 
 _TEST_FRACTION = 0.2
-_OF_THE_RUN = ("checkpoint", "resume", "callbacks")  # kept out of the model: the run folder decides them
+_OF_THE_RUN = ("checkpoint", "resume", "new_data", "callbacks")  # kept out of the model: the run folder decides them
+_BEGUN = {"resume": False, "new_data": False}  # of a run: whether it goes on, and with other data
 
 
 @dataclass(frozen=True)
@@ -73,18 +74,18 @@ def start(asked: Asked) -> Outcome:
     if runs.processes() > 1 and (asked.out is None or "random_state=" not in " ".join(asked.settings)):
         raise Usage("several processes must agree: give --out RUN and --set random_state=0")
     if not runs.leader():
-        return _fit(Run(asked.out or Path()), config, inputs, resume=False)
+        return _fit(Run(asked.out or Path()), config, inputs)
     there_before = asked.out is not None and asked.out.exists()
     run = runs.create(asked.out, asked.model, asked.data)
     run.write_config(config)
     try:
-        return _fit(run, config, inputs, resume=False)
+        return _fit(run, config, inputs)
     except (ValueError, TypeError):
         _forget(run, keep_folder=there_before)
         raise
 
 
-def go_on(run: Run) -> Outcome:
+def go_on(run: Run, new_data: bool = False) -> Outcome:
     """The rest of a run, from its newest checkpoint; from the start where there is none."""
     config = run.config()
     if config.model not in catalogue():
@@ -95,7 +96,8 @@ def go_on(run: Run) -> Outcome:
     except Usage as error:
         raise ModelFileError(f"{run.folder / 'config.yaml'} does not describe a run: {error}") from error
     inputs = _opened(config.data, config.target, config.given, config.drop, config.stream)
-    return _fit(run, config, suited(inputs, entry), resume=True)
+    going = {"resume": True, "new_data": new_data}
+    return _fit(run, config, suited(inputs, entry), going)
 
 
 def _opened(data: str, target: Any, given: Sequence[Any], drop: Sequence[Any], stream: bool | None) -> Inputs:
@@ -144,12 +146,12 @@ def _params(entry: Entry, said: dict[str, Any]) -> dict[str, Any]:
         params["trainer"] = {
             key: value
             for key, value in trainer.to_tree().items()
-            if value is not None and key not in ("resume", "callbacks")
+            if value is not None and key not in ("resume", "new_data", "callbacks")
         }
     return dict(plain(params, finite=False))
 
 
-def _with_folder(trainer: Any, folder: str | None, resume: bool = False) -> Any:
+def _with_folder(trainer: Any, folder: str | None, going: Mapping[str, bool] = _BEGUN) -> Any:
     """Trainer settings with the run folder for checkpoints, or without one."""
     if trainer is None and folder is None:
         return None
@@ -157,7 +159,7 @@ def _with_folder(trainer: Any, folder: str | None, resume: bool = False) -> Any:
     wishes = held.pop("checkpoint", None)
     if folder is not None:
         held["checkpoint"] = {**(wishes or {}), "folder": folder}
-        held["resume"] = resume
+        held |= going
     elif wishes:
         held["checkpoint"] = wishes
     return held
@@ -217,16 +219,16 @@ def _check_target(entry: Entry, inputs: Inputs) -> None:
 # -- the fit -------------------------------------------------------------------------------------------
 
 
-def _fit(run: Run, config: Config, inputs: Inputs, *, resume: bool) -> Outcome:
+def _fit(run: Run, config: Config, inputs: Inputs, going: Mapping[str, bool] = _BEGUN) -> Outcome:
     entry = catalogue()[config.model]
     given_labels = bool(config.given) and kind_said(config.params) == "labels"
     labels = given_labels or "classify" in entry.tasks
     rest, held = split(inputs, config.test_fraction, config.seed, labels=labels, every=given_labels)
     begin = time.perf_counter()
-    if resume and run.model_path.exists():
+    if going["resume"] and run.model_path.exists():
         model = load(run.model_path)  # only the report was still missing
     else:
-        model = _learn(entry, config, run, rest, held, resume)
+        model = _learn(entry, config, run, rest, held, going)
     seconds = time.perf_counter() - begin
     if not runs.leader():
         return Outcome(run, model, [], "", 0, rest.rows, seconds, Basis())
@@ -250,7 +252,7 @@ def _judged(model: Any, config: Config, part: Inputs) -> tuple[list[Measure], Ba
         return [], Basis(words=f"; there are no numbers: {error}")
 
 
-def _learn(entry: Entry, config: Config, run: Run, rest: Inputs, held: Inputs | None, resume: bool) -> Any:
+def _learn(entry: Entry, config: Config, run: Run, rest: Inputs, held: Inputs | None, going: Mapping[str, bool]) -> Any:
     """Fit the model, and save it without the settings that belong to the run folder."""
     if runs.leader():
         kept = "" if held is None else f", {held.rows} held out"
@@ -258,7 +260,7 @@ def _learn(entry: Entry, config: Config, run: Run, rest: Inputs, held: Inputs | 
         say(f"{config.model} on {rest.name}{told}: {rest.rows} rows to fit{kept}; run {run.folder}")
     params = dict(config.params)
     if "trainer" in params:
-        params["trainer"] = _with_folder(params["trainer"], str(run.folder), resume)
+        params["trainer"] = _with_folder(params["trainer"], str(run.folder), going)
     model: Any = entry.cls(**params)
     try:
         model.fit(rest.X, *_answers(entry, config, rest))

@@ -13,6 +13,7 @@ from benthic.cli.failure import Usage
 _OF_THE_RUN = {
     "checkpoint": "choose the run folder with --out, and how often with trainer.checkpoint.every_steps",
     "resume": "use benthic resume RUN",
+    "new_data": "use benthic resume RUN --new-data",
     "callbacks": "callbacks are objects, so they are set from Python",
 }
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from benthic.base.errors import InvalidInput
-from benthic.base.seeds import forked, seed_of
+from benthic.base.seeds import drawing, seed_of
 from benthic.base.settings import is_whole
 
 
@@ -39,7 +39,7 @@ def draw(
     count = torch.Size([shape] if is_whole(shape) else shape)
     if generator is not None:
         seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
-    with forked(seed_of(seed), device_of(distribution)):
+    with drawing(seed_of(seed), device_of(distribution)):
         return distribution.rsample(count) if differentiable else distribution.sample(count)
 
 

@@ -18,6 +18,7 @@ from torch.distributions import (
 
 from benthic.base.errors import InvalidInput, nearest
 from benthic.base.estimate import Estimate, mean_of
+from benthic.base.seeds import drawing
 from benthic.distributions.counts import Categorical
 from benthic.distributions.drawing import draw
 from benthic.distributions.special import solve_level
@@ -68,7 +69,8 @@ class Mixture(Distribution):
         inside = law.support.check(value)
         if bool(inside.all()):
             return law.log_prob(value)
-        safe = value[inside][:1].reshape(self.event_shape) if bool(inside.any()) else law.sample()
+        with drawing(0, value.device):
+            safe = value[inside][:1].reshape(self.event_shape) if bool(inside.any()) else law.sample()
         wide = inside[(..., *[None] * len(self.event_shape))]
         return torch.where(inside, law.log_prob(torch.where(wide, value, safe)), -torch.inf)
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from benthic.base.errors import InvalidInput
-from benthic.base.seeds import forked, seed_of
+from benthic.base.seeds import drawing, seed_of
 from benthic.distributions.tables import as_float_tensor, as_tensor
 
 
@@ -84,7 +84,7 @@ def masked_log_prob(law: Distribution, x: Tensor) -> Tensor:
 
 def draws(law: Distribution, n: int, seed: int | None) -> Tensor:
     """n draws of ``law`` that do not touch the global random state."""
-    with forked(seed_of(seed), device_of(law)):
+    with drawing(seed_of(seed), device_of(law)):
         return law.sample((n,))
 
 

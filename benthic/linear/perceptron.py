@@ -17,6 +17,7 @@ from torch import Tensor
 from benthic.base.arrays import Origin, from_numpy
 from benthic.base.capabilities import to_numpy
 from benthic.base.estimator import Estimator
+from benthic.base.quiet import load
 from benthic.base.seeds import np_generator, seed_of
 from benthic.base.settings import flag, one_of, whole
 from benthic.base.validation import speaking
@@ -205,9 +206,11 @@ class Perceptron(ClassifierMixin, Estimator):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy."""
-        from sklearn.metrics import accuracy_score
-
-        return float(accuracy_score(to_numpy(y), to_numpy(self.predict(X)), sample_weight=to_numpy(sample_weight)))
+        return float(
+            load("sklearn.metrics").accuracy_score(
+                to_numpy(y), to_numpy(self.predict(X)), sample_weight=to_numpy(sample_weight)
+            )
+        )
 
     # -- words and pictures --------------------------------------------------------------------------------
 

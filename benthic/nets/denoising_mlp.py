@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benthic.base.errors import InvalidInput
+from benthic.nets.dropout import dropout
 from benthic.nets.embedding import ConditionEmbedding, LevelEmbedding
 from benthic.nets.mlp import initialize
 
@@ -87,7 +88,7 @@ class DenoisingMLP(nn.Module):
             a = inner(F.silu(h))
             a = F.silu(torch.addcmul(a + steer[:, i, 1], a, steer[:, i, 0]))
             if self.dropout:
-                a = F.dropout(a, self.dropout, self.training)
+                a = dropout(a, self.dropout, self.training)
             h = h + outer(a)
         found: Tensor = self.last(F.silu(h))
         return found

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benthic.base.errors import InvalidInput, nearest
+from benthic.base.seeds import stream
 
 EMBEDDINGS = ("sinusoidal", "fourier")
 CONDITIONS = ("none", "labels", "vectors", "images")
@@ -126,7 +127,7 @@ def forget(condition: Tensor, kind: str, classes: int, probability: float) -> Te
     >>> forget(torch.tensor([1, 2]), "labels", 10, 1.0)
     tensor([10, 10])
     """
-    drop = torch.rand(len(condition), device=condition.device) < probability
+    drop = torch.rand(len(condition), device=condition.device, generator=stream(condition.device)) < probability
     if kind == "labels":
         return condition.masked_fill(drop, classes)
     return condition.masked_fill(drop.reshape(-1, *[1] * (condition.ndim - 1)), math.nan)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benthic.base.errors import InvalidInput
+from benthic.base.seeds import alike
 from benthic.nets.activations import activation
 from benthic.nets.latent import LatentNetwork
 from benthic.nets.mlp import MLP
@@ -241,7 +242,7 @@ class HierarchicalNetwork(LatentNetwork):
         if len(self.shape.dims) == 1:
             return super()._draw(x, c, free)
         outputs = self.encoded(x, c)
-        noise = torch.randn(*outputs.shape[:-1], self.latent_dim, dtype=outputs.dtype, device=outputs.device)
+        noise = _normal((*outputs.shape[:-1], self.latent_dim), outputs)
         levels = HierarchicalPosterior(self, outputs).levels(noise)
         return codes_of(levels), torch.stack(self.level_divergences(levels, noise, free)).sum(0)
 
@@ -264,8 +265,12 @@ class HierarchicalNetwork(LatentNetwork):
     def _importance_bound(self, x: Tensor, draws: int, c: Tensor | None) -> Tensor:
         outputs = self.encoded(x, c)
         shape = (draws, *outputs.shape[:-1], self.latent_dim)
-        ratios = self.log_ratio(x, torch.randn(shape, dtype=outputs.dtype, device=outputs.device), c)
+        ratios = self.log_ratio(x, _normal(shape, outputs), c)
         return torch.logsumexp(ratios, 0) - math.log(draws)
+
+
+def _normal(shape: Sequence[int], like: Tensor) -> Tensor:
+    return torch.randn(*shape, **alike(like))
 
 
 def codes_of(levels: Sequence[Level]) -> Tensor:

@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from benthic.base.seeds import alike, normal_like
 from benthic.nets.flow_laws import Warped
 from benthic.nets.invertible.transform import Transform
 from benthic.nets.observation import Observation
@@ -133,9 +134,9 @@ class LatentNetwork(nn.Module):
             from benthic.nets import fused
 
             if fused.serves(outputs) and fused.code_fits(self.latent_dim):
-                return fused.draw_code(outputs, torch.randn_like(outputs[:, : self.latent_dim]), LOW, HIGH)
+                return fused.draw_code(outputs, normal_like(outputs[:, : self.latent_dim]), LOW, HIGH)
         q = self._law(outputs)
-        noise = torch.randn_like(outputs[:, : self.latent_dim])
+        noise = normal_like(outputs[:, : self.latent_dim])
         return q.place(noise), self.divergence(q, noise, free)
 
     @property
@@ -163,7 +164,7 @@ class LatentNetwork(nn.Module):
         and the way through z is weighted by the square of the normalized weights.
         """
         q = self.posterior(x, c)
-        z = q.place(torch.randn(draws, *q.mean.shape, dtype=q.mean.dtype, device=q.mean.device))
+        z = q.place(torch.randn(draws, *q.mean.shape, **alike(q.mean)))
         ratios = self.log_likelihood(x, z, c) + self.log_prior(z) - q.detach().log_prob(z)
         weights = torch.softmax(ratios.detach(), 0)
         if z.requires_grad:

@@ -8,6 +8,7 @@ from itertools import pairwise
 from torch import nn
 
 from benthic.nets.activations import activation
+from benthic.nets.dropout import Dropout
 
 
 class MLP(nn.Sequential):
@@ -28,7 +29,7 @@ class MLP(nn.Sequential):
             if i < len(widths) - 2:
                 layers.append(activation(nonlinearity))
                 if dropout:
-                    layers.append(nn.Dropout(dropout))
+                    layers.append(Dropout(dropout))
         super().__init__(*layers)
 
 

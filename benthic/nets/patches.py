@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from benthic.nets.activations import activation
 from benthic.nets.conv import padding_of
 from benthic.nets.critic import check_critic, conv_of, leaky
+from benthic.nets.dropout import Dropout
 from benthic.nets.generator import begin, check_channels, doubling, norm_of
 
 
@@ -83,7 +84,7 @@ class SkipNet(nn.Module):
 
 
 def _layer(conv: nn.Module, norm: str, channels: int, act: nn.Module, dropout: float = 0.0) -> nn.Sequential:
-    parts = [conv, norm_of(norm, channels), *([nn.Dropout(dropout)] if dropout else []), act]
+    parts = [conv, norm_of(norm, channels), *([Dropout(dropout)] if dropout else []), act]
     return nn.Sequential(*parts)
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from benthic.base.seeds import drawing, supplied
 from benthic.distributions.directional import VonMisesFisher
 from benthic.nets.latent import LatentNetwork
 from benthic.nets.noise import draw_normal
@@ -36,9 +37,7 @@ class Directional(NamedTuple):
         """Codes of the shape of ``noise`` (..., d), decided by it: the same numbers give the same codes."""
         lead = noise.shape[: noise.ndim - self.direction.ndim]
         seed = int(noise.double().flatten()[:64].sum().abs().mul(2**20).remainder(2**31).item())
-        devices = [noise.device] if noise.is_cuda else []
-        with torch.random.fork_rng(devices=devices):
-            torch.manual_seed(seed)
+        with drawing(seed, noise.device):
             return self.law().rsample(lead)
 
     def log_prob(self, z: Tensor) -> Tensor:
@@ -105,7 +104,9 @@ class SphereNetwork(LatentNetwork):
     def _draw(self, x: Tensor, c: Tensor | None, free: float) -> tuple[Tensor, Tensor]:
         q = self.posterior(x, c)
         kl = q.kl()
-        return q.law().rsample(), kl.clamp(min=free * self.latent_dim) if free else kl
+        with supplied():
+            z = q.law().rsample()
+        return z, kl.clamp(min=free * self.latent_dim) if free else kl
 
     def log_ratio(self, x: Tensor, noise: Tensor, c: Tensor | None = None, *, closed: bool = False) -> Tensor:
         """See ``LatentNetwork``."""

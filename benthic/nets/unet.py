@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from benthic.base.errors import InvalidInput
 from benthic.nets.attention import PixelAttention
 from benthic.nets.conv import padding_of
+from benthic.nets.dropout import dropout
 from benthic.nets.embedding import CONDITIONS, ConditionEmbedding, LevelEmbedding, null_condition
 
 _MOST_GROUPS, _LEAST_IN_GROUP = 32, 4
@@ -77,7 +78,7 @@ class ResidualBlock(nn.Module):
             h = self.norm_out(h + steer)
         h = _silu(h)
         if self.dropout:
-            h = F.dropout(h, self.dropout, self.training)
+            h = dropout(h, self.dropout, self.training)
         found: Tensor = self.conv_out(h)
         skipped = self.skip(x)
         return found + skipped if torch.is_grad_enabled() else found.add_(skipped)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from benthic.base.quiet import load
 from benthic.pictures.canvas import new_figure
 
 
@@ -30,14 +31,13 @@ def draw_losses(axes: Any, history: Sequence[Mapping[str, Any]]) -> None:
 
 def roc_curve(y: np.ndarray, scores: np.ndarray, classes: np.ndarray, title: str = "") -> Any:
     """One-against-rest ROC of every class with its area; scores: (n, k)."""
-    from sklearn.metrics import auc
-    from sklearn.metrics import roc_curve as roc
+    judges = load("sklearn.metrics")
 
     figure, axes = new_figure(4.4, 4.0)
     shown = range(1, 2) if len(classes) == 2 else range(len(classes))
     for k in shown:
-        false, true, _ = roc(np.asarray(y) == classes[k], scores[:, k])
-        axes.plot(false, true, linewidth=1.2, label=f"{classes[k]} ({auc(false, true):.3f})")
+        false, true, _ = judges.roc_curve(np.asarray(y) == classes[k], scores[:, k])
+        axes.plot(false, true, linewidth=1.2, label=f"{classes[k]} ({judges.auc(false, true):.3f})")
     axes.plot([0, 1], [0, 1], color="0.7", linewidth=0.8, linestyle="--")
     axes.set(xlabel="false positive rate", ylabel="true positive rate", title=title)
     axes.legend(frameon=False, fontsize="x-small", loc="lower right")

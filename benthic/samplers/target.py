@@ -15,23 +15,31 @@ from torch.distributions.transforms import identity_transform
 from torch.utils import _pytree as trees
 
 from benthic.base.errors import InvalidInput, nearest
+from benthic.base.threads import Together
 from benthic.samplers.constraining import bijection
 
 START_TRIES = 100
 
 
 @contextmanager
-def unchecked() -> Iterator[None]:
-    """Distributions made inside take values outside their support as they come: nan or -inf, not an error.
-
-    Their checks look at numbers, which vmap and compilation forbid.
-    """
+def _without_checks() -> Iterator[None]:
     before = Distribution._validate_args
     Distribution.set_default_validate_args(False)
     try:
         yield
     finally:
         Distribution.set_default_validate_args(before)
+
+
+_UNCHECKED = Together(_without_checks)
+
+
+def unchecked() -> Together:
+    """Distributions made inside take values outside their support as they come: nan or -inf, not an error.
+
+    Their checks look at numbers, which vmap and compilation forbid.
+    """
+    return _UNCHECKED
 
 
 class Target:

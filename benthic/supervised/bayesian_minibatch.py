@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from benthic.base.errors import InvalidInput
+from benthic.base.seeds import normal_like
 from benthic.data.batch import Batch
 from benthic.samplers.langevin.minibatches import MinibatchPosterior, MinibatchSampler
 from benthic.samplers.langevin.stochastic import SGHMC, SGLD, Rule
@@ -165,7 +166,7 @@ class MeanField(nn.Module):
             spread = torch.baddbmm(
                 variances[:, on][:, None], h.square(), variances[:, at].reshape(shape), alpha=1 / layer.inputs
             )
-            h = middle + spread.clamp(min=1e-16).sqrt() * torch.randn_like(middle)
+            h = middle + spread.clamp(min=1e-16).sqrt() * normal_like(middle)
             if i < len(stack.layers) - 1:
                 h = stack.activate(h)
         return h

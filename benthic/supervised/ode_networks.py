@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from benthic.nets.activations import activation
 from benthic.nets.conv import ConvField, ConvFront, group_norm
+from benthic.nets.dropout import Dropout
 from benthic.nets.mlp import initialize
 from benthic.nets.ode_block import MLPField, ODEBlock
 
@@ -42,7 +43,7 @@ class ODENetwork(nn.Module):
         field = MLPField(size, hidden, nonlinearity) if flow.get("t1", 1.0) else None
         self.flow = ODEBlock(field, **flow)
         self.head = nn.Linear(size, outputs)
-        self.dropout = nn.Dropout(dropout) if dropout else nn.Identity()
+        self.dropout = Dropout(dropout) if dropout else nn.Identity()
         for linear in (self.lift, self.head):
             if isinstance(linear, nn.Linear):
                 initialize(linear, "identity")
@@ -88,7 +89,7 @@ class ImageODENetwork(nn.Module):
         field = ConvField(channels, hidden, nonlinearity) if flow.get("t1", 1.0) else None
         self.flow = ODEBlock(field, channel=-3, **flow)
         self.after = nn.Sequential(group_norm(channels), activation(nonlinearity))
-        self.dropout = nn.Dropout(dropout) if dropout else nn.Identity()
+        self.dropout = Dropout(dropout) if dropout else nn.Identity()
         self.head = nn.Linear(channels, outputs)
 
     def forward(self, x: Tensor, per_row: bool = False) -> Tensor:

@@ -16,7 +16,8 @@ from benthic.base.arrays import Origin, to_tensor
 from benthic.base.capabilities import to_numpy
 from benthic.base.compiling import compiled
 from benthic.base.errors import InvalidInput
-from benthic.base.seeds import np_generator
+from benthic.base.quiet import load
+from benthic.base.seeds import np_generator, supplied
 from benthic.base.settings import is_whole
 from benthic.base.validation import speaking
 from benthic.data.batch import Batch
@@ -227,15 +228,17 @@ class _Moves(NetworkEstimator):
             dtype = training_dtype(session)
             scaled = self.scales_.transform(seen.reshape(-1, size)).reshape(seen.shape).to(session.device, dtype)
             times = torch.as_tensor(self.times_, dtype=dtype, device=session.device)
-            motion = self._build_network("network_").to(session.device, dtype)
+            with supplied():
+                motion = self._build_network("network_").to(session.device, dtype)
             motion.pace(scaled, times.diff())
             collocate(motion, scaled, times.diff(), self.alpha)
-            self._shoot(Shooting(motion, scaled, times, min(self.segment or length, length - 1)), len(seen), session)
+            self._shoot(Shooting(motion, scaled, times, min(self.segment or length, length - 1)), seen, session)
             self.network_ = motion
         return self
 
-    def _shoot(self, shooting: Shooting, n: int, session: Session) -> None:
+    def _shoot(self, shooting: Shooting, seen: Tensor, session: Session) -> None:
         """Train the field and the states at which pieces begin."""
+        n = len(seen)
         trainer = _with_budget(session.trainer)
         session = replace(session, trainer=trainer)
         shooting = shooting.to(session.device)
@@ -249,7 +252,13 @@ class _Moves(NetworkEstimator):
         forward = compiled(shooting, session.device, "training") if trainer.compile else shooting
         player = Player(shooting, lambda batch: forward(batch.X), trainer, l2=self.alpha)
         options: dict[str, Any] = {"seed": session.seed, "device": session.device, "world": session.world}
-        feed = ArrayFeed(Batch(pieces.reshape(-1, 1)), batch_size=trainer.batch_size or _BATCH, shuffle=True, **options)
+        feed = ArrayFeed(
+            Batch(pieces.reshape(-1, 1)),
+            origin=Batch(seen),
+            batch_size=trainer.batch_size or _BATCH,
+            shuffle=True,
+            **options,
+        )
         validation = None if held is None else ArrayFeed(Batch(held.reshape(-1, 1)), batch_size=4096, **options)
         self._train(GradientLearner({"fit": player}, trainer, world=session.world), feed, session, validation)
 
@@ -309,12 +318,13 @@ class _Moves(NetworkEstimator):
         return self._followed(first, np.diff(self.times_))
 
     def _score_of_motion(self, X: Any, sample_weight: Any) -> float:
-        from sklearn.metrics import r2_score
 
         seen, found = to_numpy(X)[:, 1:], to_numpy(self.predict(X))[:, 1:]
         size = seen.shape[2]
         weight = None if sample_weight is None else np.repeat(to_numpy(sample_weight), seen.shape[1])
-        return float(r2_score(seen.reshape(-1, size), found.reshape(-1, size), sample_weight=weight))
+        return float(
+            load("sklearn.metrics").r2_score(seen.reshape(-1, size), found.reshape(-1, size), sample_weight=weight)
+        )
 
 
 def _with_budget(trainer: Trainer) -> Trainer:

@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Any, Protocol
 
+from benthic.base.quiet import load
+
 
 class Moment(Protocol):
     """What a callback sees of the loop."""
@@ -126,6 +128,7 @@ class Progress:
 
     @staticmethod
     def _make() -> Any:
+        load("rich.progress")
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

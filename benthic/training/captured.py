@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from benthic.base.seeds import stream
 from benthic.data.batch import Batch
 from benthic.training.gradient import GradientLearner
 from benthic.training.learner import Info, total_weight
@@ -67,6 +68,9 @@ class _Step:
         self._scale = scale
         self._seed = torch.tensor(scale, device=batch.X.device)
         self._graph = torch.cuda.CUDAGraph()
+        drawn = stream(batch.X.device)
+        if drawn not in torch.cuda.default_generators:  # those are known to every graph
+            self._graph.register_generator_state(drawn)
         learner.begin(phase)
         with torch.cuda.graph(self._graph):
             stats = learner.statistics(self._batch, phase, self._seed)

@@ -15,6 +15,7 @@ import torch
 from benthic.base.errors import InvalidInput, ModelFileError
 from benthic.base.files import remove_stale, write_atomic
 from benthic.base.modelfile import dumps, load_tree
+from benthic.base.seeds import shared_sources, sources
 from benthic.base.settings import is_number, is_whole
 from benthic.training.distributed import World
 from benthic.training.trainer import Checkpoint
@@ -137,19 +138,21 @@ def stored_seed(setting: Checkpoint | None) -> int | None:
     return None if state is None else int(state["seed"])
 
 
-def random_states(device: torch.device) -> dict[str, torch.Tensor]:
-    """The state of torch's default generators that training draws from."""
-    states = {"cpu": torch.random.get_rng_state()}
-    if device.type == "cuda":
-        states["cuda"] = torch.cuda.get_rng_state(device)
-    return states
+def random_states(device: torch.device, shared: bool) -> dict[str, torch.Tensor]:
+    """Where the generators stand that training draws from: this thread's own, and torch's if they are lent to it."""
+    return {name: drawn.get_state() for name, drawn in _generators(device, shared).items()}
 
 
-def restore_random(states: dict[str, torch.Tensor], device: torch.device) -> None:
+def restore_random(states: dict[str, torch.Tensor], device: torch.device, shared: bool) -> None:
     """The inverse of ``random_states``."""
-    torch.random.set_rng_state(states["cpu"].cpu())
-    if device.type == "cuda" and "cuda" in states:
-        torch.cuda.set_rng_state(states["cuda"].cpu(), device)
+    for name, drawn in _generators(device, shared).items():
+        if name in states:
+            drawn.set_state(states[name].cpu())
+
+
+def _generators(device: torch.device, shared: bool) -> dict[str, torch.Generator]:
+    torchs = {f"shared {name}": drawn for name, drawn in shared_sources(device).items()} if shared else {}
+    return {**sources(device), **torchs}
 
 
 def surroundings(world: World) -> dict[str, Any]:

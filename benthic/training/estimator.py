@@ -1,4 +1,4 @@
-"""Estimators that are trained by the loop: settings resolved, seeds forked, history kept."""
+"""Estimators that are trained by the loop: settings resolved, generators begun, history kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import torch
 
 from benthic.base.arrays import pick_device
 from benthic.base.estimator import Estimator
-from benthic.base.seeds import derive, forked, seed_of
+from benthic.base.seeds import derive, seed_of, streams
+from benthic.base.threads import usual_torch_threads
 from benthic.base.validation import speaking
 from benthic.training.checkpoint import stored_seed
 from benthic.training.distributed import World, broadcast, join, local_device
@@ -40,7 +41,7 @@ class TrainedEstimator(Estimator):
 
     @contextmanager
     def _session(self, X: Any) -> Iterator[Session]:
-        """Resolve the settings, seed torch inside the block, and restore its global state after.
+        """Resolve the settings; inside the block this thread draws from generators of its own.
 
         A fit that fails leaves the estimator as it was.
         """
@@ -53,6 +54,7 @@ class TrainedEstimator(Estimator):
             raise
 
     def _settled(self, X: Any) -> Iterator[Session]:
+        usual_torch_threads()
         with speaking(self, "fit"):
             trainer = Trainer.of(self.trainer, **self.defaults)
             device = local_device(pick_device(trainer.device, X))
@@ -61,7 +63,7 @@ class TrainedEstimator(Estimator):
             if seed is None:
                 seed = self._common_seed(world, device)
         # the processes draw different noise, but the first draws what a single process would
-        with forked(seed if world.first else derive(seed, "rank", world.rank), device):
+        with streams(seed if world.first else derive(seed, "rank", world.rank), device):
             yield Session(trainer, device, seed, world)
 
     def _common_seed(self, world: World, device: torch.device) -> int:

@@ -13,6 +13,7 @@ from benthic.base.seeds import np_generator
 from benthic.data.batch import Batch
 from benthic.data.sources import Source
 from benthic.training.distributed import World
+from benthic.training.fingerprint import of_batch, of_source
 from benthic.training.learner import total_weight
 
 # rows gathered at once when shuffling: large enough to amortize, small enough to cache
@@ -61,6 +62,10 @@ class Feed:
         """The batches of an epoch after the first ``skip``."""
         raise NotImplementedError
 
+    def fingerprint(self) -> list[int]:
+        """What tells these data from others, whatever was made of them before they are dealt out."""
+        raise NotImplementedError
+
     @property
     def batches(self) -> int | None:
         """Batches in an epoch, where known."""
@@ -68,11 +73,12 @@ class Feed:
 
 
 class ArrayFeed(Feed):
-    """Batches of tensors in memory."""
+    """Batches of tensors in memory. origin: what the data were before they were made ready, if anything else."""
 
-    def __init__(self, data: Batch, **order: Unpack[Order]) -> None:
+    def __init__(self, data: Batch, *, origin: Batch | None = None, **order: Unpack[Order]) -> None:
         order["batch_size"] = min(order["batch_size"], len(data.X))
         super().__init__(len(data.X), **order)
+        self._origin = data if origin is None else origin
         size = sum(t.numel() * t.element_size() for t in data if t is not None)
         self.data = _move(data, self.device) if size <= _RESIDENT_BYTES else data
         row_bytes = max(1, size // max(len(data.X), 1))
@@ -93,6 +99,10 @@ class ArrayFeed(Feed):
             else:
                 block = self.data.map(methodcaller("index_select", 0, order[start:stop]))
             yield from self._cut(_move(block, self.device))
+
+    def fingerprint(self) -> list[int]:
+        """See ``Feed``."""
+        return of_batch(self._origin)
 
     def _cut(self, block: Batch) -> Iterator[Part]:
         size, whole = self.batch_size, self.world.size == 1
@@ -119,6 +129,10 @@ class SourceFeed(Feed):
             batch = self.convert(X, y)
             total = total_weight(batch)
             yield Part(_move(share(batch, self.world), self.device), total)
+
+    def fingerprint(self) -> list[int]:
+        """See ``Feed``."""
+        return of_source(self.source)
 
 
 def share(batch: Batch, world: World) -> Batch:

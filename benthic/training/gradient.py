@@ -147,7 +147,7 @@ class GradientLearner(Learner):
     the objectives neither wait for the device nor draw on the host, so that updates can become CUDA graphs.
     before: called with (step, total) ahead of each update, to set what changes in the course of a run.
     watch: called with this learner and the step at the end of an epoch, for more numbers to log; it draws no number
-    from torch's default generator. Of several players each one's mean loss is logged too.
+    from the stream of training. Of several players each one's mean loss is logged too.
     """
 
     scope = "batch"

@@ -109,7 +109,7 @@ class Intake:
         """Batches for the loop. prepare: what to do with rows before they are learned from (types, scales)."""
         ready = prepare or _as_is
         if self.data is not None:
-            return ArrayFeed(ready(self.data), **order)
+            return ArrayFeed(ready(self.data), origin=self.data, **order)
         return SourceFeed(self._needs_source(), lambda X, y: ready(self._convert(X, y)), **order)
 
     def hold_out(self, fraction: float, seed: int) -> tuple[Intake, Batch]:

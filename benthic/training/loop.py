@@ -7,9 +7,9 @@ import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ import torch
 
 from benthic.base.errors import Interrupted, InvalidInput, ModelFileError, NonFiniteLoss, brief
 from benthic.base.modelfile import MALFORMED
+from benthic.base.seeds import derive, shared
+from benthic.base.threads import Together
 from benthic.data.batch import Batch
 from benthic.training.callbacks import JsonLog, Progress
 from benthic.training.captured import CapturedUpdates
@@ -24,6 +26,7 @@ from benthic.training.checkpoint import CheckpointFolder, random_states, restore
 from benthic.training.clock import Clock
 from benthic.training.distributed import World
 from benthic.training.feed import Feed, Part, split
+from benthic.training.foreign import draws_by_itself
 from benthic.training.gradient import GradientLearner
 from benthic.training.learner import Info, Learner, Stats
 from benthic.training.trainer import Trainer
@@ -72,6 +75,8 @@ class Loop:
         ]
         if isinstance(self.learner, GradientLearner) and self.learner.before is not None:
             self._scheduled.append(self.learner.before)
+        # a person's own modules may draw from torch's generators, which this run then has to itself
+        self._lent = any(draws_by_itself(player.network) for player in self._players.values())
         self._reads = self.device.type == "cpu"
         self._captured = self._capture()
         self._clock = Clock(self.trainer.seconds)
@@ -115,6 +120,10 @@ class Loop:
 
     def run(self) -> Loop:
         """Train to the end of the budget, from the newest checkpoint if the trainer says so."""
+        with shared(derive(self.seed, "own", self.world.rank), self.device) if self._lent else nullcontext():
+            return self._run()
+
+    def _run(self) -> Loop:
         self._clock.restart(0.0)
         if self.trainer.resume:
             self._resume()
@@ -314,25 +323,29 @@ class Loop:
 
     @contextmanager
     def _gentle_interrupt(self) -> Iterator[None]:
-        """Ctrl-C asks the loop to stop after the current update; a second one stops at once."""
+        """Ctrl-C asks the loop to stop after the current update; a second one stops at once.
+
+        So does SIGTERM where there is a folder to save to; without one it ends the process as ever.
+        """
+        numbers = [signal.SIGINT, *([signal.SIGTERM] if self._folder else [])]
         if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = signal.getsignal(signal.SIGINT)
-        if before not in (signal.default_int_handler, signal.SIG_DFL):
-            yield
-            return
+            numbers = []
+        before = {number: signal.getsignal(number) for number in numbers}
+        usual = (signal.default_int_handler, signal.SIG_DFL)
+        held = {number: handler for number, handler in before.items() if handler in usual}
 
         def ask(number: int, frame: Any) -> None:
             if self._stop_asked:
                 raise KeyboardInterrupt
             self._stop_asked = True
 
-        signal.signal(signal.SIGINT, ask)
+        for number in held:
+            signal.signal(number, ask)
         try:
             yield
         finally:
-            signal.signal(signal.SIGINT, before)
+            for number, handler in held.items():
+                signal.signal(number, handler)
 
     def _interrupt(self) -> None:
         if self._folder is None:
@@ -367,8 +380,9 @@ class Loop:
             "spent": self._clock.spent,
             "rows": self.feed.rows,
             "batch_size": self.feed.batch_size,
+            "data": self._fingerprint,
             "learner": self.learner.state_dict(),
-            "random": self.world.gather(random_states(self.device)),
+            "random": self.world.gather(random_states(self.device, self._lent)),
             "surroundings": surroundings(self.world),
         }
         return self._folder.write(state, self.step)
@@ -396,17 +410,28 @@ class Loop:
         self._clock.restart(state.get("spent", 0.0))
         self.learner.load_state_dict(state["learner"])
         states: Sequence[Any] = state["random"]
-        restore_random(states[min(self.world.rank, len(states) - 1)], self.device)
+        restore_random(states[min(self.world.rank, len(states) - 1)], self.device, self._lent)
         left = not self._clock.late and (self.total_steps is None or self.step < self.total_steps)
         self.done = self.complete or not left  # a raised budget goes on from where the run ended
 
+    @cached_property
+    def _fingerprint(self) -> list[int]:
+        return self.feed.fingerprint()
+
     def _check_same_run(self, state: dict[str, Any]) -> None:
         for name, now in (("rows", self.feed.rows), ("batch_size", self.feed.batch_size)):
-            if state.get(name) != now:
+            if state.get(name) != now and not (name == "rows" and self.trainer.new_data):
                 raise InvalidInput(
                     f"{self.title}: the run was started with {name} {state.get(name)!r:.60}, now it is {now}; "
                     "resume with the same data and settings, or start a new run folder"
                 )
+        known = state.get("data")  # older checkpoints do not say
+        if known is not None and known != self._fingerprint and not self.trainer.new_data:
+            raise InvalidInput(
+                f"{self.title}: the run was started with other data of the same length; resume with the data it was "
+                "started with, start a new run folder, or go on knowingly with `benthic resume RUN --new-data` or "
+                "Trainer(..., resume=True, new_data=True)"
+            )
         now_here, then = surroundings(self.world), state["surroundings"]
         here = {key: value for key, value in now_here.items() if then.get(key) != value}
         changed = [f"{key} {then.get(key)!s:.60} → {value}" for key, value in here.items()]
@@ -419,12 +444,18 @@ class Loop:
 
 
 @contextmanager
-def rounded_products(wanted: bool) -> Iterator[None]:
-    """Let CUDA round the factors of products and convolutions to 11 bits inside the block, where wanted."""
+def _rounding() -> Iterator[None]:
     held = (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32)
-    if wanted:
-        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     try:
         yield
     finally:
         torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = held
+
+
+_ROUNDED = Together(_rounding)
+
+
+def rounded_products(wanted: bool) -> AbstractContextManager[Any]:
+    """Let CUDA round the factors of products and convolutions to 11 bits inside the block, where wanted."""
+    return _ROUNDED if wanted else nullcontext()

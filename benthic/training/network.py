@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from benthic.base.compiling import compiled
+from benthic.base.seeds import supplied
 from benthic.base.validation import speaking
 from benthic.data.batch import Batch
 from benthic.data.standardize import Standardizer
@@ -67,7 +68,8 @@ class NetworkEstimator(TrainedEstimator):
         with speaking(self, "fit"):
             if stopping is not None and stopping.fraction > 0:
                 intake, held = intake.hold_out(stopping.fraction, session.seed)
-            network = self._build_network("network_").to(session.device, training_dtype(session))
+            with supplied():
+                network = self._build_network("network_").to(session.device, training_dtype(session))
             self._begin_network(network)
             network.train()
             learner = learner_of(network, session)

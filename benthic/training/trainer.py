@@ -101,6 +101,7 @@ class Trainer(_Record):
     clip: largest gradient norm. ema: decay of an average of the weights, which is what remains.
     early_stopping: None, True, a patience, a dict or ``EarlyStopping``.
     checkpoint: None, a run folder, a dict or ``Checkpoint``. resume: go on from its newest checkpoint.
+    new_data: go on although the data are not those the run was begun with, which is refused otherwise.
     callbacks: objects with any of ``on_start, on_step, on_epoch, on_end``.
     device: ``auto`` (where the data lie, else CUDA if present), ``cpu``, ``cuda``, ...
     verbose: a progress bar on a terminal; False is silent.
@@ -125,6 +126,7 @@ class Trainer(_Record):
     early_stopping: Any = None
     checkpoint: Any = None
     resume: bool = False
+    new_data: bool = False
     callbacks: tuple[Any, ...] = ()
     device: str = "auto"
     verbose: bool = True
@@ -139,6 +141,8 @@ class Trainer(_Record):
         if self.ema is not None and not 0.0 < self.ema < 1.0:
             raise InvalidInput(f"Trainer: ema is {self.ema!r}; a decay lies between 0 and 1, for example 0.999")
         one_of("Trainer: precision", self.precision, PRECISIONS)
+        if self.new_data and not self.resume:
+            raise InvalidInput("Trainer: new_data goes with resume; a run that begins has no other data")
         if self.resume and self.checkpoint is None:
             raise InvalidInput("Trainer: resume needs checkpoint, the run folder to go on from")
         schedule_of(self.schedule)

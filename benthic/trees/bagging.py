@@ -11,6 +11,7 @@ from torch import Tensor
 
 from benthic.base.capabilities import Classifies, Predicts, to_numpy
 from benthic.base.errors import InvalidInput
+from benthic.base.quiet import load
 from benthic.base.validation import check_labels, check_targets, speaking
 from benthic.data.read import read
 from benthic.data.scan import as_source
@@ -171,14 +172,13 @@ class BaggingRegressor(Predicts, _Bagging):
         return self
 
     def _judge_left_out(self, X: Any, targets: np.ndarray) -> None:
-        from sklearn.metrics import r2_score
 
         found = self._out_of_bag(X)
         judged = ~np.isnan(found[:, 0])
         if judged.sum() < 2:
             raise InvalidInput("oob_score needs at least two rows left out of a resample; raise n_estimators")
         self.oob_prediction_ = found[:, 0] if self._one_target else found
-        self.oob_score_ = float(r2_score(targets[judged], found[judged]))
+        self.oob_score_ = float(load("sklearn.metrics").r2_score(targets[judged], found[judged]))
 
     def _one(self, model: Any, X: Any) -> Tensor:
         found = torch.as_tensor(model.predict(X)).double()

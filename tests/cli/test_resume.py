@@ -47,12 +47,12 @@ def stop(run: Path, number: int, folder: Path) -> tuple[str, int]:
 
 
 @pytest.mark.seeds("the run that is stopped is another process, which reads its seeds as they are")
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["kill -9", "ctrl-c"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM], ids=["kill -9", "ctrl-c", "kill"])
 def test_a_stopped_run_ends_bit_identical(number, unbroken, tmp_path):
     run = tmp_path / "run"
     err, code = stop(run, number, tmp_path)
     assert not (run / "model.safetensors").exists()
-    if number == signal.SIGINT:
+    if number != signal.SIGKILL:
         assert code == 130
         assert f"benthic resume {run}" in err
         assert "Traceback" not in err
@@ -163,3 +163,21 @@ def test_a_damaged_line_of_numbers_is_left_out(unbroken, tmp_path):
         file.write(b'3\n"split"\n\xff\xfe\n' + b"[" * 5000 + b"\n")
     after = call("show", run, "--json").ok().json
     assert after["last"] == before["last"] and after["evaluation"] == before["evaluation"]
+
+
+def test_other_data_are_refused_unless_they_are_asked_for(tmp_path):
+    data, run = tmp_path / "data.csv", tmp_path / "run"
+
+    def write(shift: float) -> None:
+        data.write_text("a,b,y\n" + "".join(f"{i % 7 + shift},{i % 5},{i % 2}\n" for i in range(100)))
+
+    write(0.0)
+    call("fit", "MLPClassifier", data, "--target", "y", "--out", run, "--set", "trainer.steps=20").ok()
+    for name in ("report.html", "model.safetensors"):
+        (run / name).unlink()
+    write(0.5)
+    refused = call("resume", run)
+    assert refused.code == 1
+    assert "other data" in refused.err and "--new-data" in refused.err
+    call("resume", run, "--new-data").ok()
+    assert (run / "report.html").exists()

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +20,14 @@ import torch
 import benthic
 from benthic.base.errors import Interrupted, InvalidInput, ModelFileError
 from benthic.base.modelfile import load_tree, save_tree
+from benthic.base.seeds import drawing, streams
+from benthic.data.batch import Batch
+from benthic.nets.mlp import MLP
 from benthic.training.callbacks import Callback
 from benthic.training.checkpoint import CheckpointFolder
 from benthic.training.distributed import World
+from benthic.training.foreign import draws_by_itself
+from benthic.training.gradient import GradientLearner, Player
 from benthic.training.trainer import Checkpoint, Trainer
 from tests.training.problems import feed_of, linear_learner, regression, run, weights
 
@@ -123,6 +129,116 @@ def test_resume_with_other_data_is_refused(tmp_path):
         mlp(tmp_path, resume=True).fit(X[:200], y[:200])
 
 
+@pytest.mark.parametrize("change", ["one number of a sampled row", "one number elsewhere", "the order", "a label"])
+def test_resume_with_other_data_of_the_same_length_is_refused(tmp_path, change):
+    mlp(tmp_path, steps=20, epochs=None).fit(X, y)
+    rows, labels = X.copy(), y.copy()
+    if change == "the order":
+        rows, labels = rows[::-1].copy(), labels[::-1].copy()
+    elif change == "a label":
+        labels[7] = 1 - labels[7]
+    else:
+        rows[0 if "sampled" in change else 150, 2] += 1e-3
+    with pytest.raises(InvalidInput, match=r"started with other data .* new_data=True"):
+        mlp(tmp_path, steps=40, epochs=None, resume=True).fit(rows, labels)
+    known = mlp(tmp_path, steps=40, epochs=None, resume=True, new_data=True).fit(rows[:200], labels[:200])
+    assert known.history_[-1]["step"] == 40
+    with pytest.raises(InvalidInput, match="new_data goes with resume"):
+        mlp(tmp_path, new_data=True).fit(X, y)
+
+
+def test_a_checkpoint_that_does_not_know_its_data_is_taken(tmp_path):
+    whole = mlp(tmp_path).fit(X, y)
+    path = CheckpointFolder(Checkpoint(str(tmp_path)), World()).newest()
+    state = load_tree(path)
+    del state["data"]
+    save_tree(path, state)
+    resumed = mlp(tmp_path, resume=True).fit(X, y)
+    assert all(torch.equal(v, weights_of(resumed)[k]) for k, v in weights_of(whole).items())
+
+
+def test_a_file_is_known_by_some_of_its_rows(tmp_path):
+    table = tmp_path / "rows.csv"
+
+    def written(rows) -> str:
+        table.write_text("a,b\n" + "".join(f"{a},{b}\n" for a, b in rows))
+        return str(table)
+
+    mixture = benthic.GaussianMixture(2, trainer={"checkpoint": str(tmp_path / "run")}, random_state=0)
+    mixture.fit(written(X[:, :2]))
+    again = mixture.set_params(trainer={"checkpoint": str(tmp_path / "run"), "resume": True})
+    again.fit(written(X[:, :2]))
+    with pytest.raises(InvalidInput, match="started with other data"):
+        again.fit(written(X[::-1, :2]))
+
+
+class Doubting(torch.nn.Module):
+    """A person's own network, which draws by itself in training."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.nn.Linear(6, 8)
+        self.outer = torch.nn.Linear(8, 6)
+
+    def forward(self, x):
+        return self.outer(torch.nn.functional.dropout(torch.relu(self.inner(x)), 0.3, self.training))
+
+
+def test_a_module_that_draws_by_itself_resumes_to_the_bit_and_leaves_torch_alone(tmp_path):
+    def learner(folder, **more):
+        trainer = Trainer.of(settings(folder, **more))
+        with drawing(5):
+            network = Doubting()
+        player = Player(network, lambda batch: (network(batch.X) - batch.X).square().sum(), trainer)
+        run(GradientLearner({"fit": player}, trainer), feed_of(Batch(torch.from_numpy(X)), trainer), trainer)
+        return network.state_dict()
+
+    before = torch.get_rng_state()
+    whole = learner(tmp_path / "whole")
+    torch.rand(3)
+    assert all(torch.equal(value, whole[name]) for name, value in learner(tmp_path / "again").items())
+    with pytest.raises(RuntimeError, match="crash"):
+        learner(tmp_path / "cut", callbacks=(StopAt(20),))
+    resumed = learner(tmp_path / "cut", resume=True)
+    assert all(torch.equal(value, whole[name]) for name, value in resumed.items())
+    torch.set_rng_state(before)
+
+
+def test_modules_that_draw_by_themselves_are_trained_one_at_a_time():
+    trainer = Trainer(epochs=3, batch_size=32, verbose=False)
+
+    def fit(_: int = 0) -> dict[str, torch.Tensor]:
+        with drawing(5):
+            network = Doubting()
+            player = Player(network, lambda batch: (network(batch.X) - batch.X).square().sum(), trainer)
+        with streams(5):
+            run(GradientLearner({"fit": player}, trainer), feed_of(Batch(torch.from_numpy(X)), trainer), trainer)
+        return network.state_dict()
+
+    alone, before = fit(), torch.get_rng_state()
+    with ThreadPoolExecutor(4) as threads:
+        for found in threads.map(fit, range(8)):
+            assert all(torch.equal(value, alone[name]) for name, value in found.items())
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(
+    ("module", "draws"),
+    [
+        (torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU()), False),
+        (torch.nn.LSTM(2, 2, num_layers=2), False),
+        (torch.nn.LSTM(2, 2, num_layers=2, dropout=0.1), True),
+        (torch.nn.MultiheadAttention(2, 1, dropout=0.1), True),
+        (torch.nn.TransformerEncoderLayer(2, 1), True),
+        (MLP([2, 3, 1], dropout=0.1), False),
+        (Doubting(), True),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_which_modules_may_draw_by_themselves(module, draws):
+    assert draws_by_itself(module) is draws
+
+
 def test_a_damaged_newest_checkpoint_is_passed_over(tmp_path):
     mlp(tmp_path).fit(X, y)
     files = sorted((tmp_path / "checkpoints").glob("step-*"))
@@ -131,21 +247,23 @@ def test_a_damaged_newest_checkpoint_is_passed_over(tmp_path):
     assert load_tree(files[0])["step"] == CheckpointFolder(Checkpoint(str(tmp_path)), World()).read()["step"]
 
 
-def test_ctrl_c_finishes_the_step_saves_and_says_how_to_go_on(tmp_path, request):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_finishes_the_step_saves_and_says_how_to_go_on(tmp_path, request, number):
     class Press(Callback):
         def on_step(self, moment, info):
             if moment.step == 9:
-                os.kill(os.getpid(), signal.SIGINT)
+                os.kill(os.getpid(), number)
 
     # a background job ignores Ctrl-C from the start; here somebody sits at the terminal
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
+    usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+    before = signal.signal(number, usual)
+    request.addfinalizer(lambda: signal.signal(number, before))
     whole = mlp(tmp_path / "whole").fit(X, y)
     with pytest.raises(Interrupted, match="stopped at step .* go on with `benthic resume"):
         mlp(tmp_path / "cut", callbacks=(Press(),)).fit(X, y)
     resumed = mlp(tmp_path / "cut", resume=True).fit(X, y)
     assert all(torch.equal(v, weights_of(resumed)[k]) for k, v in weights_of(whole).items())
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(number) is usual
 
 
 def test_a_folder_that_cannot_be_written_is_refused_before_training(tmp_path):

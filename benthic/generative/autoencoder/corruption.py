@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from benthic.base.errors import InvalidInput, nearest
+from benthic.base.seeds import normal_like, uniform_like
 from benthic.data.standardize import Standardizer
 
 CORRUPTIONS = ("gaussian", "masking", "salt_and_pepper")
@@ -33,12 +34,12 @@ def check_corruption(setting: Any, level: float) -> None:
 
 def gaussian(x: Tensor, level: float) -> Tensor:
     """``x`` with normal noise of this standard deviation (Vincent et al., 2008)."""
-    return x + level * torch.randn_like(x)
+    return x + level * normal_like(x)
 
 
 def masking(x: Tensor, level: float) -> Tensor:
     """``x`` with every entry set to 0, the mean of its column, with this probability."""
-    return torch.where(torch.rand_like(x) < level, 0.0, x)
+    return torch.where(uniform_like(x) < level, 0.0, x)
 
 
 def salt_and_pepper(x: Tensor, level: float, low: Tensor, high: Tensor) -> Tensor:
@@ -48,7 +49,7 @@ def salt_and_pepper(x: Tensor, level: float, low: Tensor, high: Tensor) -> Tenso
     >>> sorted(set(salt_and_pepper(x, 0.3, torch.zeros(2), torch.ones(2)).flatten().tolist()))
     [0.0, 0.5, 1.0]
     """
-    uniform = torch.rand_like(x)
+    uniform = uniform_like(x)
     spoiled = torch.where(uniform < 0.5 * level, low.to(x), high.to(x))
     return torch.where(uniform < level, spoiled, x)
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from benthic.base.seeds import normal_like
 from benthic.nets.activations import activation
 from benthic.nets.mlp import MLP
 from benthic.nets.observation import GaussianObservation, MixedObservation, Observation
@@ -125,7 +126,7 @@ def squared_slope(z: Tensor, x: Tensor) -> Tensor:
 
     z: (n, d), rows of which depend on the same rows of x (n, width) alone.
     """
-    (slope,) = torch.autograd.grad(z, x, torch.randn_like(z), create_graph=True)
+    (slope,) = torch.autograd.grad(z, x, normal_like(z), create_graph=True)
     return torch.where(torch.isnan(slope), 0.0, slope).square().sum(-1)
 
 

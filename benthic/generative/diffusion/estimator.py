@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from benthic.base.errors import InvalidInput
-from benthic.base.seeds import forked, generator
+from benthic.base.seeds import generator, streams
 from benthic.base.settings import is_number, is_whole
 from benthic.base.validation import speaking
 from benthic.data.batch import Batch
@@ -330,7 +330,7 @@ class DiffusionEstimator(DiffusionVerbs, NetworkEstimator):
         x = batch.X.to(device).reshape(-1, *self._event)
         shares = (torch.arange(_CURVE_LEVELS, device=device) + 0.5) / _CURVE_LEVELS
         times = objective.times.place(self.process_, shares.to(x.dtype))
-        with forked(0, device):
+        with streams(0, device):
             noise = self.process_.draw_noise((_CURVE_LEVELS * len(x), *self._event), x)
         t = times.repeat_interleave(len(x))
         given = None if batch.y is None else batch.y.to(device).repeat(_CURVE_LEVELS, *[1] * (batch.y.ndim - 1))

@@ -193,7 +193,7 @@ class DenoisingObjective:
         )
 
     def __call__(self, network: Callable[..., Any], x0: Tensor, condition: Tensor | None = None) -> Tensor:
-        """Losses (n,) of clean data (n, ...); draws come from torch's default generator."""
+        """Losses (n,) of clean data (n, ...)."""
         if condition is not None and self.forgets:
             condition = forget(condition, self.condition_kind, self.classes, self.forgets)
         n = len(x0)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from benthic.base.errors import InvalidInput, nearest
+from benthic.base.seeds import stream
 
 Time = float | Tensor
 _LOG_2PI = math.log(2 * math.pi)
@@ -190,8 +191,8 @@ class Process(Record):
 
 def standard_normal(shape: Sequence[int], like: Tensor, generator: torch.Generator | None) -> Tensor:
     """Normal numbers in the type and place of ``like``, drawn where the generator is."""
-    device = like.device if generator is None else generator.device
-    return torch.randn(tuple(shape), generator=generator, dtype=like.dtype, device=device).to(like.device)
+    generator = generator or stream(like.device)
+    return torch.randn(tuple(shape), generator=generator, dtype=like.dtype, device=generator.device).to(like.device)
 
 
 _NAMES: dict[str, tuple[str, str, dict[str, Any]]] = {

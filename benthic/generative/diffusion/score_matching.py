@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from benthic.base.seeds import normal_like
+
 Score = Callable[[Tensor], Tensor]
 
 
@@ -49,7 +51,7 @@ def sliced_score_matching(score: Score, x: Tensor, probes: int = 1, *, signs: bo
         answer = score(x)
         trace = torch.zeros_like(answer.flatten(1)[:, 0])
         for _ in range(probes):
-            v = torch.randn_like(answer)
+            v = normal_like(answer)
             v = torch.where(v > 0, 1.0, -1.0).to(v.dtype) if signs else v
             (slope,) = torch.autograd.grad((answer * v).sum(), x, create_graph=True)
             trace = trace + (slope * v).flatten(1).sum(1)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from benthic.base.errors import InvalidInput, nearest
+from benthic.base.seeds import alike
 from benthic.generative.diffusion.chain import DiscreteChain
 from benthic.generative.diffusion.process import Process, Record
 
@@ -45,7 +46,7 @@ class TimeLaw(Record):
             raise InvalidInput(f"TimeLaw: spread={self.spread}; it must be positive")
 
     def draw(self, process: Process, n: int, like: Tensor) -> Tensor:
-        """Times (n,) in the type and place of ``like``, by torch's default generator."""
+        """Times (n,) in the type and place of ``like``."""
         return self.place(process, even_uniforms(n, like, self.cover))
 
     def place(self, process: Process, u: Tensor) -> Tensor:
@@ -89,10 +90,11 @@ def even_uniforms(n: int, like: Tensor, cover: str = "even") -> Tensor:
     >>> bool((u.sort().values.diff() - 0.2).abs().max() < 1e-6)
     True
     """
+    made: dict[str, Any] = alike(like)
     if cover == "independent":
-        return torch.rand(n, dtype=like.dtype, device=like.device)
+        return torch.rand(n, **made)
     if cover == "antithetic":
-        half = torch.rand((n + 1) // 2, dtype=like.dtype, device=like.device)
+        half = torch.rand((n + 1) // 2, **made)
         return torch.cat([half, 1 - half])[:n]
-    first = torch.rand(1, dtype=like.dtype, device=like.device)
+    first = torch.rand(1, **made)
     return (first + torch.arange(n, dtype=like.dtype, device=like.device) / n) % 1.0

@@ -17,7 +17,7 @@ from benthic.base.capabilities import Encodes, HasDensity, Samples, to_numpy
 from benthic.base.errors import InvalidInput
 from benthic.base.estimate import Estimate
 from benthic.base.likelihood import Bound, Likelihood
-from benthic.base.seeds import generator
+from benthic.base.seeds import generator, stream
 from benthic.base.settings import one_of, whole
 from benthic.base.validation import speaking
 from benthic.data.batch import Batch
@@ -160,7 +160,9 @@ class BernoulliRBM(Uses, Encodes, Samples, HasDensity, NetworkEstimator):
     def _first_chains(self, session: Session) -> Tensor:
         """Hidden units (chains, hidden) at random."""
         shape = (int(self.chains), int(self.n_components))
-        return torch.randint(2, shape, device=session.device).to(training_dtype(session))
+        return torch.randint(2, shape, generator=stream(session.device), device=session.device).to(
+            training_dtype(session)
+        )
 
     def _loss(self, network: Any, batch: Batch, replay: Replay) -> Tensor:
         """Free energies of rows minus those of chains, whose gradient is minus that of the log-likelihood."""

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from benthic.base.seeds import stream
+
 
 class BoltzmannNetwork(nn.Module):
     r"""Binary visible units v and hidden units h with an energy that couples only the two sides.
@@ -89,6 +91,8 @@ class BoltzmannNetwork(nn.Module):
 
 
 def draw_bits(chance: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """Zeros and ones with these chances of a one; without a generator by torch's default one."""
-    uniform = torch.rand(chance.shape, generator=generator, dtype=chance.dtype, device=chance.device)
+    """Zeros and ones with these chances of a one."""
+    uniform = torch.rand(
+        chance.shape, generator=generator or stream(chance.device), dtype=chance.dtype, device=chance.device
+    )
     return (uniform < chance).to(chance.dtype)

@@ -37,14 +37,6 @@ def kernel_of(name: str, target: Target, step_size: float) -> Kernel:
     return HMC(target, step_size, steps=_LEAPFROGS, jitter=0.0)
 
 
-def default_stream(device: torch.device) -> torch.Generator:
-    """Torch's own generator of a device, which checkpoints keep."""
-    if device.type != "cuda":
-        return torch.default_generator
-    place = torch.cuda.current_device() if str(device) == "cuda" else device.index
-    return torch.cuda.default_generators[place]
-
-
 def resized(kernel: Kernel, step_size: float) -> Kernel:
     """The kernel with another step size."""
     if isinstance(kernel, Langevin):

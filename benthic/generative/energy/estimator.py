@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from benthic.base.capabilities import to_numpy
 from benthic.base.errors import NonFiniteLoss
+from benthic.base.seeds import supplied
 from benthic.base.validation import speaking
 from benthic.data.batch import Batch
 from benthic.generative.energy.learning import Course, EnergySettings, chain_reach, energy_gap, settings_of
@@ -79,7 +80,8 @@ class EnergyEstimator(NetworkEstimator):
         rows = self.units_.inward(intake.sample(_LOOK, session.seed).X.double())
         self._limits = (float(rows.min()), float(rows.max()))
         self._normalizers: dict[str, tuple[float, float]] = {}
-        body: Any = self._body()
+        with supplied():
+            body: Any = self._body()
         self._n_features_out = 1 if isinstance(body, OwnEnergy) else int(body.size)
 
     def _keep(self, course: Course, rows: Tensor) -> None:

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from benthic.base.errors import InvalidInput
+from benthic.base.seeds import alike, normal_like, stream
 from benthic.base.settings import is_number, is_real, number, one_of, positive, whole
 from benthic.data.batch import Batch
-from benthic.generative.energy.chains import ACCEPTANCE, SAMPLERS, default_stream, kernel_of, resized, target_of, walk
+from benthic.generative.energy.chains import ACCEPTANCE, SAMPLERS, kernel_of, resized, target_of, walk
 from benthic.generative.energy.networks import REFERENCES, EnergyNetwork, kind_of
 from benthic.generative.energy.objectives import (
     OBJECTIVES,
@@ -86,7 +87,7 @@ class EnergySettings:
         self, n: int, width: int, limits: tuple[float, float], like: Tensor, noise: torch.Generator | None = None
     ) -> Tensor:
         """Noise (n, width) from which chains begin: normal, or uniform over the range of pictures."""
-        place: dict[str, Any] = {"generator": noise, "dtype": like.dtype, "device": like.device}
+        place = alike(like) if noise is None else {**alike(like), "generator": noise}
         if self.reference == "box":
             return limits[0] + (limits[1] - limits[0]) * torch.rand(n, width, **place)
         return torch.randn(n, width, **place)
@@ -237,21 +238,21 @@ class Course:
 
     def stirred(self, x: Tensor) -> Tensor:
         """Rows with noise of unit size in the columns that never change."""
-        return x if self._still is None else x + self._still * torch.randn_like(x)
+        return x if self._still is None else x + self._still * normal_like(x)
 
     def _losses(self, network: EnergyNetwork, x: Tensor) -> Tensor:
         settings, x = self.settings, self.stirred(x)
         if settings.objective == "denoising":
             return self._denoising(network, x)
         if settings.noise:
-            x = x + settings.noise * torch.randn_like(x)
+            x = x + settings.noise * normal_like(x)
         if settings.by_chains:
             return self._contrast(network, x, self.chains(network, x))
         if settings.objective == "score_matching":
             return score_matching(network, x)
         if settings.objective == "sliced":
             return sliced(network, x, settings.slices)
-        noise = torch.randn(len(x), settings.noise_ratio, x.shape[1], dtype=x.dtype, device=x.device)
+        noise = torch.randn(len(x), settings.noise_ratio, x.shape[1], **alike(x))
         return noise_contrastive(lambda u: _over_normal(network, u), x, noise)
 
     def _denoising(self, network: EnergyNetwork, x: Tensor) -> Tensor:
@@ -268,9 +269,9 @@ class Course:
         largest, smallest, count = levels
         if network.leveled:
             mean, spread = _LOG_LEVELS
-            drawn = torch.randn(len(x), 1, dtype=x.dtype, device=x.device)
+            drawn = torch.randn(len(x), 1, **alike(x))
             return (mean + spread * drawn).exp().clamp(smallest, largest)
-        powers = torch.randint(count, (len(x), 1), device=x.device).to(x.dtype) / (count - 1)
+        powers = torch.randint(count, (len(x), 1), **alike(x)) / (count - 1)
         return largest * (smallest / largest) ** powers
 
     def _contrast(self, network: EnergyNetwork, rows: Tensor, drawn: Tensor) -> Tensor:
@@ -289,7 +290,7 @@ class Course:
         places = self.replay.pick(count)
         start = self.replay.points[places]
         if self.settings.restart:
-            anew = torch.rand(count, 1, dtype=start.dtype, device=start.device) < self.settings.restart
+            anew = torch.rand(count, 1, **alike(start)) < self.settings.restart
             start = torch.where(anew, self._fresh(count), start)
         found = self._walk(start)
         self.replay.put(places, found)
@@ -297,11 +298,11 @@ class Course:
 
     def _walk(self, start: Tensor) -> Tensor:
         """Chains with a step size that follows how often they are accepted, where they can be refused."""
-        settings, stream, replay = self.settings, default_stream(start.device), self.replay
+        settings, noise, replay = self.settings, stream(start.device), self.replay
         if replay is None or not settings.adaptive:
-            return walk(self._kernel, start, settings.chain_steps, stream)[0]
+            return walk(self._kernel, start, settings.chain_steps, noise)[0]
         kernel = resized(self._kernel, replay.step_size)
-        found, accepted = walk(kernel, start, settings.chain_steps, stream)
+        found, accepted = walk(kernel, start, settings.chain_steps, noise)
         replay.step_size *= math.exp(_FOLLOW * (float(accepted) - ACCEPTANCE[settings.sampler]))
         return found
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from benthic.base.seeds import normal_like, stream
 from benthic.calculus import laplacian
 
 Energy = Callable[[Tensor], Tensor]
@@ -76,7 +77,7 @@ def sliced(energy: Energy, x: Tensor, slices: int = 1) -> Tensor:
         (slope,) = torch.autograd.grad(energy(leaf).sum(), leaf, create_graph=True)
         bend: Tensor | float = 0.0
         for _ in range(slices):
-            v = torch.randint(2, x.shape, device=x.device).to(x.dtype) * 2 - 1
+            v = torch.randint(2, x.shape, generator=stream(x.device), device=x.device).to(x.dtype) * 2 - 1
             (product,) = torch.autograd.grad((slope * v).sum(), leaf, create_graph=True)
             bend = bend + (product * v).sum(1)
     return 0.5 * slope.square().sum(1) - bend / slices
@@ -91,7 +92,7 @@ def denoising(energy: Energy, x: Tensor, sigma: Tensor) -> Tensor:
 
     energy: :math:`f_\sigma`, each row at its own level. x: (n, d). sigma: (n, 1).
     """
-    noise = torch.randn_like(x)
+    noise = normal_like(x)
     _, slope = energy_slope(energy, x + sigma * noise, graph=True)
     return 0.5 * (sigma * slope - noise).square().sum(1)
 

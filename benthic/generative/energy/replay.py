@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from benthic.base.seeds import stream
 from benthic.data.batch import Batch
 from benthic.training.gradient import GradientLearner
 from benthic.training.learner import Stats, total_weight
@@ -29,10 +30,14 @@ class Replay:
         self.points, self.step_size = points.detach().clone(), step_size
 
     def pick(self, count: int) -> Tensor:
-        """So many different places of the store, (count,), at random by torch's default generator."""
+        """So many different places of the store, (count,), at random."""
         if count == len(self.points):
             return torch.arange(count, device=self.points.device)
-        return torch.rand(len(self.points), device=self.points.device).topk(count).indices
+        return (
+            torch.rand(len(self.points), generator=stream(self.points.device), device=self.points.device)
+            .topk(count)
+            .indices
+        )
 
     @torch.no_grad()
     def put(self, places: Tensor, points: Tensor) -> None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from benthic.base.seeds import generator
+from benthic.base.threads import Together
 from benthic.generative.flows.network import FlowNetwork, rademacher
 from benthic.nets.invertible.linear import ActNorm
 from benthic.nets.invertible.transform import Transform
@@ -185,11 +186,18 @@ class RoughPictures(Transform):
 
 
 @contextmanager
-def unrounded() -> Iterator[None]:
-    """Convolutions of CUDA in full float32, since rounded ones would keep controlled steps short."""
+def _full_float32() -> Iterator[None]:
     held = torch.backends.cudnn.allow_tf32
     torch.backends.cudnn.allow_tf32 = False
     try:
         yield
     finally:
         torch.backends.cudnn.allow_tf32 = held
+
+
+_FULL = Together(_full_float32)
+
+
+def unrounded() -> Together:
+    """Convolutions of CUDA in full float32, since rounded ones would keep controlled steps short."""
+    return _FULL

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from benthic.base.seeds import normal_like, uniform_like
 from benthic.generative.flows.network import log_normal
 from benthic.generative.flows.row_noise import RowNoise
 from benthic.nets.invertible.transform import Transform
@@ -55,8 +56,8 @@ class Dequantizer(nn.Module):
         """u (n, m) in [0, 1) for rows x (n, d), and log q(u|x), (n,); drawn here unless its source is given."""
         codes = self.codes(x)
         if self.posterior is None:
-            return torch.rand_like(codes) if uniform is None else uniform.expand_as(codes), codes.new_zeros(len(x))
-        source = torch.randn_like(codes) if normal is None else normal.expand_as(codes)
+            return uniform_like(codes) if uniform is None else uniform.expand_as(codes), codes.new_zeros(len(x))
+        source = normal_like(codes) if normal is None else normal.expand_as(codes)
         logit, log = self.posterior.inverse(source, self.context(codes))
         u = torch.sigmoid(logit)
         squeezed = F.logsigmoid(logit) + F.logsigmoid(-logit)
@@ -139,7 +140,7 @@ class FlowModel(nn.Module):
         return self if rough is None else FlowModel(rough(), self.dequantizer, self.event).eval()
 
     def _stirred(self, x: Tensor) -> Tensor:
-        return x if self.still is None else x + self.still * torch.randn_like(x)
+        return x if self.still is None else x + self.still * normal_like(x)
 
     def forward(self, x: Tensor, c: Tensor | None = None) -> Tensor:
         """−log p(x) of each row, or an estimate of its bound where there are grids."""
@@ -223,5 +224,5 @@ class FlowModel(nn.Module):
         """Let the map start where the data say."""
         y = x = self._stirred(x)
         if self.dequantizer is not None:
-            y = self.dequantizer(x, torch.rand_like(self.dequantizer.codes(x)))[0]
+            y = self.dequantizer(x, uniform_like(self.dequantizer.codes(x)))[0]
         self.transform.begin(self._shaped(y), c)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from benthic.base.seeds import stream
 from benthic.dynamics import solve
 from benthic.dynamics.runge_kutta import Method
 from benthic.dynamics.tableau import tableau_of
@@ -96,7 +97,7 @@ class FlowNetwork(nn.Module):
         made: dict[str, Any] = {"device": like.device, "dtype": like.dtype}
         ends = torch.arange(1, steps, **made)
         if self.training:
-            ends = ends + (torch.rand(steps - 1, **made) - 0.5) * _JITTER
+            ends = ends + (torch.rand(steps - 1, generator=stream(like.device), **made) - 0.5) * _JITTER
         return 1 - ends / steps
 
     def _run_ahead(self, rate: Callable[[Tensor, Tensor], Tensor], y: Tensor, steps: int) -> Tensor:
@@ -185,8 +186,8 @@ def log_normal(z: Tensor) -> Tensor:
 
 def rademacher(shape: Sequence[int], like: Tensor, generator: torch.Generator | None = None) -> Tensor:
     """Random signs in the type of ``like``; a generator on the CPU draws the same for every device."""
-    device = like.device if generator is None else generator.device
-    bits = torch.randint(2, tuple(shape), generator=generator, device=device)
+    generator = generator or stream(like.device)
+    bits = torch.randint(2, tuple(shape), generator=generator, device=generator.device)
     return (2 * bits - 1).to(like.device, like.dtype)
 
 

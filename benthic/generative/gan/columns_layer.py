@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from benthic.base.errors import InvalidInput
+from benthic.base.seeds import stream
 
 
 class Conditions(NamedTuple):
@@ -33,7 +34,7 @@ class ColumnActivation(nn.Module):
 
     .. math:: y = \operatorname{softmax}((a + g) / \tau), \qquad g = -\log e, \quad e \sim \mathrm{Exp}(1)
 
-    whose largest entry is an exact draw from the softmax of a. Noise comes from torch's default generator and nothing
+    whose largest entry is an exact draw from the softmax of a. Noise comes from the stream of this thread and nothing
     waits for the device, so calls can be captured as CUDA graphs.
 
     numbers: (m,) positions of numbers. bounds: (m,) their b. blocks: positions (start, stop) of the states of each
@@ -121,7 +122,7 @@ class ColumnActivation(nn.Module):
         """
         if not len(self._asked):
             raise InvalidInput("draw_conditions: there is no column of categories or truth values to ask for")
-        row = torch.randint(len(self._asked), (n,), device=self._asked.device)
+        row = torch.randint(len(self._asked), (n,), generator=stream(self._asked.device), device=self._asked.device)
         chances = self._wanted[row]  # (n, most)
         state = (chances + _gumbel(chances)).argmax(1)
         vector = one_hot(self._offsets[row] + state, self.states).to(chances.dtype)
@@ -139,10 +140,10 @@ class ColumnActivation(nn.Module):
         """
         place = self._places[conditions.block, conditions.state]
         fits = codes.index_select(1, place).T > 0.5  # (n, N)
-        return (fits + torch.rand(fits.shape, device=codes.device)).argmax(1)
+        return (fits + torch.rand(fits.shape, generator=stream(codes.device), device=codes.device)).argmax(1)
 
 
 def _gumbel(like: Tensor) -> Tensor:
     """Gumbel noise of the shape and type of a tensor."""
-    waits = torch.empty_like(like).exponential_().clamp_min_(torch.finfo(like.dtype).tiny)
+    waits = torch.empty_like(like).exponential_(generator=stream(like.device)).clamp_min_(torch.finfo(like.dtype).tiny)
     return -waits.log()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import NamedTuple
 
 import numpy as np
 
+from benthic.base.quiet import quiet
 from benthic.base.seeds import np_generator
 
 _MOST_ROWS = 10_000  # that a mixture is fitted to
@@ -53,9 +53,8 @@ def _best_mixture(z: np.ndarray, most: int, seed: int) -> Modes:
     rows, best, least, worse = z[:, None], None, np.inf, 0
     for k in range(1, most + 1):
         model = GaussianMixture(k, covariance_type="spherical", reg_covar=_LEAST, max_iter=200, random_state=seed)
-        with warnings.catch_warnings():
-            # values that repeat make components as narrow as they may be, and a coarse fit is good enough here
-            warnings.simplefilter("ignore")
+        # values that repeat make components as narrow as they may be, and a coarse fit is good enough here
+        with quiet():
             cost = model.fit(rows).bic(rows)
         if best is None or cost < least:
             best, least, worse = model, cost, 0

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benthic.base.quiet import quiet
 from benthic.generative.gan.density import squared_distances
 from benthic.generative.gan.networks import drawn_rows
 from benthic.training.gradient import GradientLearner
@@ -33,8 +34,7 @@ class Clusters:
         rows = rows.detach().double().cpu()
         distinct = len(torch.unique(rows[:1000], dim=0))
         count = max(1, min(_CLUSTERS, len(rows) // _ROWS_A_CLUSTER, distinct))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with quiet():
             model = KMeans(count, n_init=1, max_iter=30, random_state=0).fit(rows.numpy())
         self.centers = torch.as_tensor(np.asarray(model.cluster_centers_))
         self.shares = self._shares(rows)

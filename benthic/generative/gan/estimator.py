@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 from benthic.base.capabilities import Encodes, HasDensity, Samples
 from benthic.base.errors import InvalidInput
 from benthic.base.likelihood import Likelihood
-from benthic.base.seeds import generator, np_generator
+from benthic.base.seeds import alike, generator, np_generator, stream
 from benthic.base.settings import one_of, positive, whole
 from benthic.base.validation import speaking
 from benthic.data.batch import Batch
@@ -297,16 +297,18 @@ class AdversarialEstimator(Uses, Encodes, Samples, HasDensity, NetworkEstimator)
         return self.latent_dim
 
     def _codes(self, n: int, like: Tensor, noise: torch.Generator | None = None) -> Tensor:
-        """Codes (n, k) in the type and place of ``like``, from torch's default generator or from ``noise``."""
+        """Codes (n, k) in the type and place of ``like``, from the stream of this thread or from ``noise``."""
         shape = (n, self._code_size())
         if noise is not None:
             codes = draw_normal(shape, like, noise)
         else:
-            codes = torch.randn(shape, dtype=like.dtype, device=like.device)
+            codes = torch.randn(shape, **alike(like))
         if self.latent_components == 1:
             return codes
         place = torch.device("cpu") if noise is not None else like.device
-        chosen = torch.randint(self.latent_components, (n,), generator=noise, device=place).to(like.device)
+        chosen = torch.randint(self.latent_components, (n,), generator=noise or stream(place), device=place).to(
+            like.device
+        )
         return self._code_places(like)[chosen] + CODE_SPREAD * codes
 
     def _code_places(self, like: Tensor) -> Tensor:

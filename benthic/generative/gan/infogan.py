@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from benthic.base.errors import InvalidInput
-from benthic.base.seeds import generator
+from benthic.base.seeds import generator, stream, streams
 from benthic.base.settings import is_whole, number, sizes, whole
 from benthic.base.validation import speaking
 from benthic.data.batch import Batch
@@ -216,7 +216,8 @@ class InfoGAN(PictureAdversarialEstimator):
         if noise is not None:
             normal, uniform = draw_normal((n, self.latent_dim), like, noise), draw_uniform((n, flat), like, noise)
         else:
-            normal, uniform = torch.randn(n, self.latent_dim, **place), torch.rand(n, flat, **place)
+            own: dict[str, Any] = {**place, "generator": stream(like.device)}
+            normal, uniform = torch.randn(n, self.latent_dim, **own), torch.rand(n, flat, **own)
         parts = [normal]
         for i, k in enumerate(sizes):
             value = (uniform[:, i : i + 1] * k).floor().clamp_max(k - 1.0)
@@ -344,8 +345,7 @@ class InfoGAN(PictureAdversarialEstimator):
         tensor, _ = self._arrive(X, "agreement")
         if not self._pictured:
             raise self._fail("agreement", "it is of copies of pictures; rows of tables have none")
-        with torch.random.fork_rng([tensor.device] if tensor.is_cuda else []):
-            torch.manual_seed(seed)
+        with streams(seed, tensor.device):
             altered = jitter(tensor.reshape(-1, *self._event)).reshape(tensor.shape)
         mine, theirs = (self._tell(rows)[0][0].double() for rows in (tensor, altered))
         table = mine.T @ theirs / len(mine)

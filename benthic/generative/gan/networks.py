@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from benthic.base.errors import InvalidInput
-from benthic.base.seeds import forked
+from benthic.base.seeds import drawing
 from benthic.generative.gan.losses import LossPair
 from benthic.nets.activations import activation
 from benthic.nets.evaluate import dry_run
@@ -53,7 +53,7 @@ class AdversarialNetwork(nn.Module):
 def drawn_rows(network: Any, codes: Tensor, conditions: Tensor | None, seed: int = 0) -> Tensor:
     """Rows as they are sampled: where the generator draws states, these are drawn, as the seed decides."""
     draw = getattr(network.generator, "draw", None)
-    with forked(seed, codes.device):
+    with drawing(seed, codes.device):
         rows: Tensor = network.make(codes, conditions) if draw is None else draw(codes)
     return rows
 

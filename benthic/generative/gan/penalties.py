@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from benthic.base.errors import InvalidInput, nearest
+from benthic.base.seeds import alike
 
 Judge = Callable[[Tensor], Tensor]
 _TINY = 1e-12  # under the root of a squared norm, whose slope is infinite at zero
@@ -54,7 +55,7 @@ def squared_slopes(scores: Tensor, points: Tensor) -> Tensor:
 
 def interpolates(real: Tensor, fake: Tensor) -> Tensor:
     """One point for each pair of rows, uniformly somewhere on the way between them."""
-    way = torch.rand(len(real), *[1] * (real.ndim - 1), dtype=real.dtype, device=real.device)
+    way = torch.rand(len(real), *[1] * (real.ndim - 1), **alike(real))
     return torch.lerp(real.detach(), fake.detach(), way)
 
 

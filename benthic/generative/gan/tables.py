@@ -48,7 +48,7 @@ class TableGenerator(nn.Module):
         return self.layer(outputs) if self.training else expected(self.layer, outputs)
 
     def draw(self, codes: Tensor) -> Tensor:
-        """The same with states that are drawn, by torch's default generator."""
+        """The same with states that are drawn."""
         return self.layer(self.body(codes), hard=True)
 
 

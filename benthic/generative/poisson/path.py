@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from benthic.base.errors import InvalidInput
-from benthic.base.seeds import forked
+from benthic.base.seeds import drawing, supplied
 from benthic.generative.diffusion.process import Time, standard_normal
 from benthic.generative.diffusion.processes import AddedNoise
 
@@ -90,8 +90,9 @@ def _standard_gamma(shape: float, count: int, like: Tensor, generator: torch.Gen
     if generator is None:
         concentration = torch.full((), shape, dtype=like.dtype, device=like.device)
         rate = torch.ones_like(concentration)  # made there: a captured update copies nothing from the CPU
-        return torch.distributions.Gamma(concentration, rate, validate_args=False).sample((count,))
+        with supplied():
+            return torch.distributions.Gamma(concentration, rate, validate_args=False).sample((count,))
     seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
-    with forked(seed):
+    with drawing(seed):
         law = torch.distributions.Gamma(torch.tensor(shape, dtype=torch.float64), 1.0, validate_args=False)
         return law.sample((count,)).to(like)

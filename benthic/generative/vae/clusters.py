@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NamedTuple
 
 import torch
@@ -10,7 +9,8 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
-from benthic.base.seeds import generator
+from benthic.base.quiet import quiet
+from benthic.base.seeds import generator, normal_like
 from benthic.manifold import TSNE
 from benthic.mixture.gaussian import GaussianMixture
 from benthic.nets.conv import ConvDecoder
@@ -76,7 +76,7 @@ class ClusterNetwork(LatentNetwork):
         """
         if shares is not None:
             q = self.posterior(x, c)
-            noise = torch.randn_like(q.mean)
+            noise = normal_like(q.mean)
             return beta * self.divergence(q, noise, free, shares) - self.log_likelihood(x, q.place(noise), c)
         if not plain:
             return super().forward(x, beta, c, free=free, draws=draws)
@@ -140,8 +140,7 @@ def _mixture(codes: Tensor, k: int, starts: int, seed: int) -> Start:
     rows, d = codes.shape
     kind = "full" if rows >= _ROWS * k * d else "tied"
     mixture = GaussianMixture(k, covariance_type=kind, n_init=starts, reg_covar=1e-4, random_state=seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with quiet(ConvergenceWarning):
         joint = mixture.fit((codes - mean) / scale)._log_joint((codes - mean) / scale)
     weights, means, covariances = (
         torch.as_tensor(part).to(codes) for part in (mixture.weights_, mixture.means_, mixture.covariances_)
@@ -169,8 +168,7 @@ def _on_a_map(codes: Tensor, k: int, mapper: Any, starts: int, seed: int) -> Sta
     codes = codes[chosen]
     places = torch.as_tensor(mapper.fit_transform(codes.float())).to(codes)
     mixture = GaussianMixture(k, n_init=starts, random_state=seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with quiet(ConvergenceWarning):
         shares = torch.softmax(mixture.fit(places)._log_joint(places), 1).to(codes)
     total = shares.sum(0).clamp(min=1e-8)
     means = shares.mT @ codes / total[:, None]

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from benthic.base.capabilities import Encodes, HasDensity, Samples
 from benthic.base.errors import InvalidInput
 from benthic.base.likelihood import Likelihood
-from benthic.base.seeds import generator
+from benthic.base.seeds import generator, stream
 from benthic.base.settings import is_number, one_of, whole
 from benthic.base.validation import speaking
 from benthic.data.batch import Batch
@@ -189,7 +189,7 @@ class VariationalEstimator(Uses, Encodes, Samples, HasDensity, NetworkEstimator)
         return warm, weight
 
     def _loss(self, network: Callable[..., Tensor], batch: Batch, beta: float | Tensor) -> Tensor:
-        x = torch.bernoulli(batch.X) if self.space_.binarize else batch.X
+        x = torch.bernoulli(batch.X, generator=stream(batch.X.device)) if self.space_.binarize else batch.X
         losses = self._row_losses(network, x, batch.y, beta)
         return losses.sum() if batch.weight is None else (losses * batch.weight).sum()
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import torch
 from torch import Tensor
 
+from benthic.base.quiet import quiet
 from benthic.nets.prior import FullMixturePrior
 
 ROWS = 10_000  # codes that are looked at
@@ -31,8 +30,7 @@ def fitted_prior(codes: Tensor, most: int, seed: int) -> FullMixturePrior:
     model = GaussianMixture(
         count, reg_covar=_FLOOR, max_iter=_STEPS, trainer={"device": "cpu", "verbose": False}, random_state=seed
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that steps ran out is no matter here
+    with quiet():  # that steps ran out is no matter here
         model.fit(found.numpy())
     prior = FullMixturePrior(size, count)
     weights = np.maximum(np.asarray(model.weights_, dtype=np.float64), 1e-12)

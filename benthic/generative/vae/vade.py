@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from benthic.base.errors import InvalidInput
-from benthic.base.seeds import derive, generator
+from benthic.base.seeds import derive, generator, supplied
 from benthic.base.settings import is_whole, whole
 from benthic.base.validation import speaking
 from benthic.data.batch import Batch
@@ -177,7 +177,8 @@ class VaDE(ClusterMixin, VariationalEstimator):
         """Train with so many clusters, from what the plain autoencoder found."""
         self.n_clusters_ = count
         if plain is not None:
-            network = self._build_network("network_").to(plain.codes.device)
+            with supplied():
+                network = self._build_network("network_").to(plain.codes.device)
             network.load_state_dict({**network.state_dict(), **plain.weights})
             found = start_clusters(network, plain.codes, self.start, self.n_init, derive(session.seed, "mixture"))
             self._start = network.state_dict()
@@ -213,7 +214,8 @@ class VaDE(ClusterMixin, VariationalEstimator):
     def _pretrain(self, intake: Intake, session: Session) -> _Plain:
         """Train encoder and decoder without noise."""
         if self.pretrain_epochs == 0:
-            self.network_ = self._build_network("network_").to(session.device, training_dtype(session)).eval()
+            with supplied():
+                self.network_ = self._build_network("network_").to(session.device, training_dtype(session)).eval()
         else:
             alone = self._aside(session, self.pretrain_epochs)
             self._fit_network(intake, alone, self._plain_loss, self._preparation(session))

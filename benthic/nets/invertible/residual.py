@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benthic.base.errors import InvalidInput
+from benthic.base.seeds import normal_like, stream
 from benthic.base.settings import whole
 from benthic.nets.invertible.transform import Transform, check_shape
 from benthic.nets.spectral import Singular
@@ -130,8 +131,8 @@ class Residual(Transform):
 
     def _series(self, x: Tensor, weights: list[Tensor], slopes: list[Tensor]) -> Tensor:
         """An unbiased estimate: the number of terms is geometric beyond the first ones (Kahn, 1955)."""
-        probe = torch.randn_like(x)[:, None, :]
-        count = self.terms + int(torch.empty(()).geometric_(0.5)) - 1
+        probe = normal_like(x)[:, None, :]
+        count = self.terms + int(torch.empty(()).geometric_(0.5, generator=stream("cpu"))) - 1
         rows, total = probe, x.new_zeros(len(x))
         for k in range(1, count + 1):
             rows = self._times(rows, weights, slopes)

@@ -7,7 +7,6 @@ among its posterior draws is uniform when everything is right. Talts, Betancourt
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,6 +15,7 @@ from torch import Tensor
 from torch.utils import _pytree as trees
 
 from benthic.base.errors import InvalidInput
+from benthic.base.quiet import quiet
 from benthic.base.seeds import derive, generator, seed_of
 from benthic.samplers.judging import diagnostics
 from benthic.samplers.judging.draws import Draws, entries
@@ -66,9 +66,8 @@ def calibrate(
         if not isinstance(value, Tensor) or not value.ndim or len(value) != simulations:
             raise InvalidInput(f"calibrate: the prior gave {name!r} without a leading dimension of {simulations}")
     data = simulate(truth, generator(root, "data"))
-    with warnings.catch_warnings():
-        # Chains of different data disagree, and effective sizes are judged below.
-        warnings.filterwarnings("ignore", message=".*chains disagree")
+    # Chains of different data disagree, and effective sizes are judged below.
+    with quiet(message=".*chains disagree"):
         if together:
             ranks, sizes = _ranks_together(
                 named, _named(infer(data, derive(root, "infer"))), levels, generator(root, "ties")

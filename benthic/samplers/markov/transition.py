@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor
 
 from benthic.base.errors import InvalidInput
+from benthic.base.quiet import quiet
 
 _ROW_TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-8}
 
@@ -108,8 +108,7 @@ class Transition:
     def compressed(csr: Any, device: torch.device, dtype: torch.dtype) -> Tensor:
         """A SciPy matrix as torch's compressed rows, which are sorted."""
         csr = csr if csr.has_sorted_indices else csr.sorted_indices()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # torch calls the layout a beta
+        with quiet(UserWarning):  # torch calls the layout a beta
             return torch.sparse_csr_tensor(
                 torch.as_tensor(csr.indptr.astype(np.int64), device=device),
                 torch.as_tensor(csr.indices.astype(np.int64), device=device),

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.distributions import Bernoulli, Categorical, Distribution, Normal
 
 from benthic.base.errors import InvalidInput
+from benthic.base.seeds import drawing
 from benthic.base.settings import is_whole
 from benthic.distributions.drawing import device_of, draw
 from benthic.distributions.tables import as_float_tensor
@@ -232,8 +233,7 @@ class NeuralConditional(nn.Module):
         self.sizes, self.states = tuple(sizes), states
         widths = [sum(size or 1 for size in sizes), *hidden, states or 2]
         layers: list[nn.Module] = []
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)
+        with drawing(seed):
             for a, b in pairwise(widths):
                 layers += [nn.Linear(a, b), nn.SiLU()]
         self.net = nn.Sequential(*layers[:-1])

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from benthic.base.errors import InvalidInput
-from benthic.base.seeds import derive, forked, seed_of
+from benthic.base.seeds import derive, seed_of, streams
 from benthic.data.batch import Batch
 from benthic.distributions.tables import as_float_tensor
 from benthic.samplers.networks.conditionals import Conditional, Given, LinearGaussian, Table
@@ -113,9 +113,10 @@ def train(
         return (term if batch.weight is None else term * batch.weight).sum()
 
     data = Batch(torch.arange(len(value))[:, None], None, None if weight is None else weight.float())
-    with forked(seed, device):
+    with streams(seed, device):
         law.module.train()
-        feed = ArrayFeed(data, batch_size=settings.batch_size, seed=seed, device=device, shuffle=True)
+        seen = Batch(value, None, torch.stack([column.double() for column in parents]).T if parents else None)
+        feed = ArrayFeed(data, origin=seen, batch_size=settings.batch_size, seed=seed, device=device, shuffle=True)
         learner = GradientLearner({"fit": Player(law.module, loss, settings)}, settings)
         Loop(learner, feed, settings, seed=seed, device=device, title=name).run()
 
