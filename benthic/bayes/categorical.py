@@ -36,7 +36,8 @@ class CategoricalNB(DrawsRows, HasMass, _CountingBayes):
     alpha: what is added to every count; 0 is taken as 1e-10. min_categories: least K, one number or one for each
     feature. bins: cut columns of numbers at their quantiles into so many categories (of the rows that ``fit``, or
     the first ``partial_fit``, sees); ``"auto"`` cuts those that do not hold codes into 8; None expects codes.
-    unseen: what a code above those of ``fit`` is: ``"smooth"``, a category with no counts, or ``"error"``. fit_prior, class_prior: as in ``MultinomialNB``.
+    unseen: what a code above those of ``fit`` is: ``"smooth"``, a category with no counts, or ``"error"``.
+    fit_prior, class_prior: as in ``MultinomialNB``.
     trainer: device and block size (``Trainer``).
 
     category_count_: for each feature (k, K). feature_log_prob_: for each feature (k, K) log-probabilities.
