@@ -36,6 +36,12 @@ def default(entry: Entry) -> Any:
     return entry.cls(trainer={"steps": 20, "verbose": False}) if by_steps else entry.cls()
 
 
+def as_it_is(estimator: Any, check: Any) -> Any:
+    """With all its steps of training where the check asks how well it predicts."""
+    accurate = ("check_classifiers_train", "check_class_weight_classifiers", "check_regressors_train")
+    return type(estimator)() if check.func.__name__ in accurate else estimator
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("estimator", "check"),
@@ -46,4 +52,4 @@ def default(entry: Entry) -> Any:
     ],
 )
 def test_scikit_learn_check_at_default_settings(estimator, check):
-    check(estimator)
+    check(as_it_is(estimator, check))
