@@ -180,7 +180,7 @@ def _column(estimator: Any, position: int) -> str:
 
 
 def check_weights(weight: Any, X: Tensor) -> Tensor | None:
-    """Sample weights as a tensor like ``X``, or None: finite, not negative, not all zero."""
+    """Sample weights as a tensor like ``X``, or None: finite, also the square of their sum, >= 0, not all zero."""
     if weight is None:
         return None
     if is_tensor(weight):
@@ -196,6 +196,10 @@ def check_weights(weight: Any, X: Tensor) -> Tensor | None:
         raise InvalidInput("sample_weight has negative values; weights count rows and must be >= 0")
     if float(checked.sum()) == 0.0:
         raise InvalidInput("sample_weight is zero everywhere; at least one row needs a positive weight")
+    if not bool(torch.isfinite(checked.sum().square())):
+        raise InvalidInput(
+            f"sample_weight is so large that the square of its sum overflows {X.dtype}; divide it by its largest value"
+        )
     return checked
 
 

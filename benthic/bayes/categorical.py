@@ -20,6 +20,7 @@ from benthic.training.intake import Intake
 
 _LENGTHS = 24  # binary digits of the largest code
 _SAMPLE = 100_000  # rows of a file that bins are made from
+_BINS = 8  # where columns that hold no codes are cut without being asked
 _UNSEEN = ("smooth", "error")
 
 
@@ -30,12 +31,13 @@ class CategoricalNB(DrawsRows, HasMass, _CountingBayes):
 
     K is the number of categories of the feature. Category columns of a frame are taken as they are, and a value
     that ``fit`` did not see is refused by name; elsewhere a feature holds codes 0, 1, 2, …, and K is the largest
-    plus one, as in scikit-learn. Missing values (NaN) are passed over.
+    plus one, as in scikit-learn, or it is cut into bins. Missing values (NaN) are passed over.
 
     alpha: what is added to every count; 0 is taken as 1e-10. min_categories: least K, one number or one for each
     feature. bins: cut columns of numbers at their quantiles into so many categories (of the rows that ``fit``, or
-    the first ``partial_fit``, sees); None expects codes. unseen: what a code above those of ``fit`` is:
-    ``"smooth"``, a category with no counts, or ``"error"``. fit_prior, class_prior: as in ``MultinomialNB``.
+    the first ``partial_fit``, sees); ``"auto"`` cuts those that do not hold codes into 8; None expects codes.
+    unseen: what a code above those of ``fit`` is: ``"smooth"``, a category with no counts, or ``"error"``.
+    fit_prior, class_prior: as in ``MultinomialNB``.
     trainer: device and block size (``Trainer``).
 
     category_count_: for each feature (k, K). feature_log_prob_: for each feature (k, K) log-probabilities.
@@ -54,7 +56,7 @@ class CategoricalNB(DrawsRows, HasMass, _CountingBayes):
         fit_prior: bool = True,
         class_prior: Any = None,
         min_categories: Any = None,
-        bins: int | None = None,
+        bins: int | str | None = "auto",
         unseen: str = "smooth",
         random_state: Any = None,
         trainer: Any = None,
@@ -76,7 +78,8 @@ class CategoricalNB(DrawsRows, HasMass, _CountingBayes):
             raise InvalidInput(f"alpha is {self.alpha!r}; it must be one number >= 0")
         if self.unseen not in _UNSEEN:
             raise InvalidInput(f"unseen is {self.unseen!r}; use 'smooth' or 'error'")
-        whole("bins", self.bins, 2, optional=True)
+        if self.bins != "auto":
+            whole("bins", self.bins, 2, optional=True)
         least = np.asarray(0 if self.min_categories is None else self.min_categories)
         if least.dtype.kind not in "iu" or least.ndim > 1 or (least < 0).any():
             raise InvalidInput(
@@ -112,17 +115,16 @@ class CategoricalNB(DrawsRows, HasMass, _CountingBayes):
         return torch.stack(parts, 1)
 
     def _check_rows(self, X: Tensor) -> None:
-        if self.bins is not None:
-            return
         columns = self._columns(X)
-        known = torch.where(torch.isnan(columns), 0.0, columns)
+        cut = [edge is not None for edge in self.bin_edges_ or [None] * columns.shape[1]]
+        known = torch.where(torch.isnan(columns) | torch.tensor(cut, device=X.device), 0.0, columns)
         if bool((known < 0).any()):
             where = self._label(int((known < 0).any(0).nonzero()[0]))
             raise InvalidInput(
                 f"Negative values in data passed to CategoricalNB (input X), the first in {where}; categories are "
                 "codes 0, 1, 2, ...; use GaussianNB for numbers, or bins to cut them"
             )
-        broken = (known != known.floor()) | (known >= 2**_LENGTHS)
+        broken = ~_are_codes(known)
         if bool(broken.any()):
             where = self._label(int(broken.any(0).nonzero()[0]))
             raise InvalidInput(
@@ -144,9 +146,12 @@ class CategoricalNB(DrawsRows, HasMass, _CountingBayes):
         columns = self._columns(batch.X)
         schema = getattr(self, "schema_", None)
         kinds = ["number"] * columns.shape[1] if schema is None else [column.kind for column in schema.columns]
+        named = torch.tensor([kind in ("category", "boolean") for kind in kinds], device=columns.device)
+        whole_numbers = (_are_codes(columns) | torch.isnan(columns)).all(0)
+        bins, kept = (_BINS, named | whole_numbers) if self.bins == "auto" else (int(self.bins), named)
         self.bin_edges_ = [
-            None if kind in ("category", "boolean") else _quantiles(columns[:, j], batch.weight, int(self.bins))
-            for j, kind in enumerate(kinds)
+            None if as_it_is else _quantiles(columns[:, j], batch.weight, bins)
+            for j, as_it_is in enumerate(kept.tolist())
         ]
         self.bin_ends_ = [_ends(columns[:, j], batch.weight) for j in range(columns.shape[1])]
 
@@ -264,6 +269,10 @@ class CategoricalNB(DrawsRows, HasMass, _CountingBayes):
         tags = super().__sklearn_tags__()
         tags.input_tags.categorical = tags.input_tags.positive_only = self.bins is None
         return tags
+
+
+def _are_codes(values: Tensor) -> Tensor:
+    return (values >= 0) & (values == values.floor()) & (values < 2**_LENGTHS)
 
 
 def _sizes(lengths: Tensor) -> tuple[int, ...]:

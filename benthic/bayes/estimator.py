@@ -77,10 +77,10 @@ class _NaiveBayes(Classifies, TrainedEstimator):
             with speaking(self, "fit"):
                 if intake.classes is None:
                     raise InvalidInput("the data have no labels")
-                if intake.data is not None:
-                    self._check_rows(intake.data.X)
                 self.classes_ = intake.classes
                 self._look(intake)
+                if intake.data is not None:
+                    self._check_rows(intake.data.X)
                 learner = self._tally(len(intake.classes))
                 feed = intake.feed(
                     batch_size=session.trainer.batch_size or max(_BLOCK // intake.width, 256),
@@ -110,7 +110,6 @@ class _NaiveBayes(Classifies, TrainedEstimator):
                     raise InvalidInput("classes must be passed on the first call to partial_fit.")
             tensor, _ = self._arrive(X, "partial_fit", reset=first)
             with speaking(self, "partial_fit"):
-                self._check_rows(tensor)
                 known = np.unique(np.asarray(to_numpy(classes))) if classes is not None else self.classes_
                 if not first and not np.array_equal(known, self.classes_):
                     raise InvalidInput(f"classes is {known.tolist()}, but the first call had {self.classes_.tolist()}")
@@ -120,6 +119,7 @@ class _NaiveBayes(Classifies, TrainedEstimator):
                 self.classes_ = known
                 if first:
                     self._look_at(batch)
+                self._check_rows(tensor)
                 new = {name: value.cpu() for name, value in self._tally(len(known)).run(batch).items()}
                 old = {} if first else {name: torch.as_tensor(value) for name, value in self._sums.items()}
                 self._settle(new if first else self._merge(old, new))

@@ -239,25 +239,37 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Tr
             self.n_iter_ = learner.best["iterations"]
             self.counts_ = learner.best["masses"].numpy()
             if not learner.best["converged"]:
-                self._complain()
+                self._complain(f"the best start still changed after {self.n_iter_} passes; raise max_iter or tol")
         else:
             self.counts_ = learner.counts.numpy()
         if intake.data is not None:
             self._label(learner, intake.data, partial(_centered, center, intake.data))
+        self._count_clusters(intake.data)
 
     def _label(self, learner: Any, data: Batch, trained: Callable[[], Batch]) -> None:
         """Labels of the rows in memory and the distortion they come to with the final centers."""
         labels, costs = learner.assign(trained, len(data.X))
         weight = None if data.weight is None else data.weight.double()
-        self.labels_ = labels.cpu().numpy().astype(np.int32)
+        same = first_alike(torch.as_tensor(to_numpy(self.cluster_centers_)))
+        self.labels_ = same[labels.cpu().long()].numpy().astype(np.int32)
         self.inertia_ = float(costs.double().sum() if weight is None else costs.double() @ weight)
 
-    def _complain(self) -> None:
-        warnings.warn(
-            f"KMeans.fit: the best start still changed after {self.n_iter_} passes; raise max_iter or tol",
-            ConvergenceWarning,
-            stacklevel=3,
-        )
+    def _count_clusters(self, data: Batch | None) -> None:
+        """Say when some clusters have no rows: centers may differ by what rounding left of equal rows."""
+        if data is None:
+            same = first_alike(torch.as_tensor(to_numpy(self.cluster_centers_)))
+            distinct = len(np.unique(same.numpy()[self.counts_ > 0]))
+        else:
+            kept = slice(None) if data.weight is None else to_numpy(data.weight) > 0
+            distinct = len(np.unique(self.labels_[kept]))
+        if distinct < self._n_features_out:
+            self._complain(
+                f"Number of distinct clusters ({distinct}) found smaller than n_clusters ({self._n_features_out}). "
+                "Possibly due to duplicate points in X; use fewer clusters"
+            )
+
+    def _complain(self, words: str) -> None:
+        warnings.warn(f"KMeans.fit: {words}", ConvergenceWarning, stacklevel=4)
 
     # -- settings ------------------------------------------------------------------------------------------
 
@@ -293,7 +305,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Tr
         wide = tensor if tensor.dtype == torch.float64 else tensor.float()
         centers = torch.as_tensor(self.cluster_centers_).to(wide)
         middle = centers.mean(0)
-        return nearest(wide - middle, centers - middle)
+        labels, costs = nearest(wide - middle, centers - middle)
+        return first_alike(centers)[labels.long()].to(labels.dtype), costs
 
     def predict(self, X: Any) -> Any:
         """The number of the nearest center of each row, (n,)."""
@@ -373,6 +386,23 @@ def _variance(rows: Batch, center: Tensor) -> Tensor:
         total += gaps.sum(0) if rows.weight is None else weights[start : start + size].double() @ gaps
     weight = torch.tensor(len(rows.X)) if rows.weight is None else weights.double().sum()
     return total / weight.clamp(min=math.ulp(0.0))
+
+
+def first_alike(centers: Tensor) -> Tensor:
+    """For each center (k, d) the first that differs from it by no more than what rounding leaves of equal rows, (k,).
+
+    Rows are not told apart by such centers, so all that are nearest to one of them get the same label.
+
+    >>> first_alike(torch.tensor([[0.1], [3.0], [0.1 + 1e-16]], dtype=torch.float64))
+    tensor([0, 1, 0])
+    """
+    gaps = centers - centers.mean(0)
+    step = gaps.abs().max().clamp(min=math.ulp(0.0)) * (1e-10 if centers.dtype == torch.float64 else 1e-6)
+    places = torch.arange(len(gaps), device=gaps.device)
+    if bool((gaps.sum(1).sort().values.diff() > step * gaps.shape[1]).all()):
+        return places
+    _, group = torch.unique((gaps / step + 0.3819).floor(), dim=0, return_inverse=True)  # few gaps are such a fraction
+    return torch.full_like(group, len(group)).scatter_reduce_(0, group, places, "amin")[group]
 
 
 def _no_pass(function: Callable[[Batch], Any]) -> Any:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from benthic.cluster.memory import Memory, memory_of, nearest
 from benthic.data.batch import Batch
 from benthic.training.learner import Again, Info, Learner, Stats, total_weight
+
+_ALIKE = 1e-20  # of the sum of squares: rounding of the mean of equal rows
 
 
 class Lloyd(Learner):
@@ -43,7 +43,6 @@ class Lloyd(Learner):
         self._bounded, self._remember, self._precision = bounded, remember, precision
         self.number = 0
         self.best: dict[str, Any] = {}
-        self._warned = False
         self._restart()
 
     def _restart(self) -> None:
@@ -103,7 +102,7 @@ class Lloyd(Learner):
         self.iteration += 1
         fixed = self.iteration > 1 and float(stats["changed"]) == 0
         if not fixed:
-            self._move(totals, masses, again)
+            self._move(totals, masses, stats, again)
         ends = fixed or self.converged or self.iteration >= self._max_iter
         self.converged = self.converged or fixed
         logs = {"distortion": distortion, "start": self.number}
@@ -111,26 +110,27 @@ class Lloyd(Learner):
             self._end(distortion)
         return Info(distortion, done=self.number >= self.starts, logs=logs, weight=stats.weight)
 
-    def _move(self, totals: Tensor, masses: Tensor, again: Again) -> None:
+    def _move(self, totals: Tensor, masses: Tensor, stats: Stats, again: Again) -> None:
         full = masses > 1e-12 * masses.sum()
         centers = torch.where(full[:, None], totals / torch.where(full, masses, 1.0)[:, None], self.centers)
         if not bool(full.all()):
-            centers = self._repaired(centers, masses, full, again)
+            centers = self._repaired(centers, masses, full, float(stats["square"]), again)
         else:
             self.converged = float((centers - self.centers).square().sum()) <= self._tol
         self.centers = centers
 
-    def _repaired(self, centers: Tensor, masses: Tensor, full: Tensor, again: Again) -> Tensor:
+    def _repaired(self, centers: Tensor, masses: Tensor, full: Tensor, square: float, again: Again) -> Tensor:
         """Give centers without rows to the clusters with the largest distortion, one column's deviation away.
 
-        An empty center may stand anywhere without raising the distortion, so it never rises.
+        An empty center may stand anywhere without raising the distortion, so it never rises. A cluster of equal rows
+        has nothing to give but what rounding left of their mean. square: of all rows from the origin.
         """
         spread = again(lambda batch: _spread(batch, self.centers, centers))["spread"].cpu()  # (k, d)
         order = torch.argsort(spread.sum(1), descending=True, stable=True)
         empty = (~full).nonzero()[:, 0]
         centers = centers.clone()
         for place, donor in zip(empty.tolist(), order.tolist(), strict=False):
-            if float(spread[donor].sum()) <= 0:
+            if not float(masses[donor]) > 0 or float(spread[donor].sum()) <= _ALIKE * square:
                 break
             column = int(spread[donor].argmax())
             centers[place] = centers[donor]
@@ -158,15 +158,6 @@ class Lloyd(Learner):
             self.number, distortion = self.starts, self.distortions[-1]
             self._end(distortion)
         self.centers = self.best["centers"]
-        distinct = len(torch.unique(self.centers, dim=0))
-        if distinct < len(self.centers) and not self._warned:
-            self._warned = True
-            warnings.warn(
-                f"KMeans.fit: Number of distinct clusters ({distinct}) found smaller than n_clusters "
-                f"({len(self.centers)}). Possibly due to duplicate points in X; use fewer clusters",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
 
     def assign(self, data: Callable[[], Batch], rows: int) -> tuple[Tensor, Tensor]:
         """The number of the nearest center of each row (n,), and the squared distance to it.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 _BLOCK_ROWS = 1 << 13
@@ -102,6 +104,20 @@ def plus_plus(rows: Sorted, k: int, rng: np.random.Generator) -> Tensor:
         chosen.append(int(candidates[best]))
         nearest = shrunk[:, best]
     return X[chosen]
+
+
+def start_clusters(rows: Sorted, k: int, rng: np.random.Generator, iterations: int) -> Tensor:
+    """Centers (k, d) by k-means++ and some rounds of Lloyd's; says so where rows differ in fewer than k places."""
+    centers = plus_plus(rows, k, rng)
+    distinct = len(torch.unique(centers, dim=0))
+    if distinct < k:
+        warnings.warn(
+            f"Number of distinct clusters ({distinct}) found smaller than the number asked for ({k}). "
+            "Possibly due to duplicate points in X; use fewer components",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return lloyd(rows, centers, iterations)
 
 
 def lloyd(rows: Sorted, centers: Tensor, iterations: int) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor
 from benthic.linear.positive import factor
 
 _TRUSTED = 1e-5  # reciprocal condition number from which normal equations, refined once, lose no digits
+_SQUARE = torch.finfo(torch.float64).tiny / torch.finfo(torch.float64).eps  # smaller squares have lost digits
 _NULL = 1e-13  # of the largest eigenvalue of a correlation matrix: what is below is rounding
 
 
@@ -61,7 +62,7 @@ def solve_rows(A: Tensor, Y: Tensor, alpha: Tensor, precision: float, gram: Tens
 
 
 def _well_conditioned(gram: Tensor) -> bool:
-    if not bool((gram.diagonal() > 0).all()):
+    if not bool((gram.diagonal() > _SQUARE).all()):
         return False
     scale = gram.diagonal().rsqrt()
     values = torch.linalg.eigvalsh(gram * scale[:, None] * scale)
@@ -77,7 +78,7 @@ def _by_singular_values(A: Tensor, Y: Tensor, alpha: Tensor, precision: float) -
     cutoff = precision * max(n, d) * (s[0] if len(s) else 0.0)
     rank = int((s > cutoff).sum())
     s_kept, V = s[:rank, None], Vt[:rank].T
-    coef = V @ (s_kept / (s_kept**2 + alpha) * (U[:, :rank].T @ Y))
+    coef = V @ (1 / (s_kept + alpha / s_kept) * (U[:, :rank].T @ Y))
     return Solution(coef, rank, s, V / s_kept.T)
 
 

@@ -150,6 +150,8 @@ class _LinearPredictor(Predicts, MultiOutputMixin, TrainedEstimator):
     def _keep(self, coef: Tensor, mean: Tensor, origin: Origin) -> None:
         """Coefficients and intercept in scikit-learn's shapes, as arrays like those they were learned from."""
         d, flat = self._columns
+        if not bool(torch.isfinite(coef).all()):
+            raise InvalidInput("X is so small beside y that coefficients overflow; rescale the columns of X")
         self._origin = origin = replace(origin, dtype=origin.dtype if origin.dtype == "float64" else "float32")
         intercept = mean[d:].to(coef) - mean[:d].to(coef) @ coef
         self.coef_ = origin.mirror((coef[:, 0] if flat else coef.T).contiguous())

@@ -25,6 +25,7 @@ from benthic.training.intake import Intake
 from benthic.training.learner import Again, Info, Learner, Stats, total_weight
 
 _BLOCK = 1 << 16
+_EPS = torch.finfo(torch.float64).eps
 _RANK = 1e-5  # of the largest standard deviation: below it a direction within classes counts as empty
 
 
@@ -34,11 +35,12 @@ class ClassSums(Learner):
     scope: ClassVar[Literal["batch", "pass"]] = "pass"
     phases = ("look", "sum")
 
-    def __init__(self, classes: int, width: int) -> None:
+    def __init__(self, classes: int, width: int, noise: bool = False) -> None:
+        self.noise = noise  # whether the shrinkage is to be found from how much the products of gaps vary
         self.weights = torch.zeros(classes, dtype=torch.float64)
         self.means = torch.zeros(classes, width, dtype=torch.float64)
         self.scatter = torch.zeros(width, width, dtype=torch.float64)
-        self.fourth = 0.0  # sum of the squared squared distances to the class mean, for the shrinkage
+        self.fourth = torch.zeros(width, width, dtype=torch.float64)  # scatter of the squared gaps, for the shrinkage
 
     def statistics(self, batch: Batch, phase: str, scale: float) -> Stats:
         """Sums over one block."""
@@ -53,8 +55,9 @@ class ClassSums(Learner):
             )
             return Stats(total_weight(batch), {"weights": weights, "sums": sums})
         gaps = X - self.means.to(X.device)[label]
-        fourth = (w * gaps.square().sum(1).square()).sum()
-        return Stats(total_weight(batch), {"scatter": scatter_matrix(gaps, None, batch.weight), "fourth": fourth})
+        scatter = scatter_matrix(gaps, None, batch.weight)
+        fourth = scatter_matrix(gaps.square(), None, batch.weight) if self.noise else torch.zeros_like(scatter)
+        return Stats(total_weight(batch), {"scatter": scatter, "fourth": fourth})
 
     def update(self, stats: Stats, phase: str, again: Again) -> Info:
         """Keep the sums."""
@@ -62,7 +65,7 @@ class ClassSums(Learner):
             self.weights = stats["weights"].cpu()
             self.means = stats["sums"].cpu() / self.weights.clamp(min=math.ulp(0.0))[:, None]
             return Info(0.0)
-        self.scatter, self.fourth = stats["scatter"].cpu(), float(stats["fourth"])
+        self.scatter, self.fourth = stats["scatter"].cpu(), stats["fourth"].cpu()
         return Info(0.0, done=True)
 
     def state_dict(self) -> dict[str, Any]:
@@ -85,8 +88,8 @@ class LinearDiscriminantAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMix
 
     n_components: directions that ``transform`` gives, all if None. priors: (k,) class probabilities, the shares in
     the data if None. shrinkage: how much of the covariance is replaced by its mean variance times the identity, from
-    0 to 1; ``"auto"`` is Ledoit & Wolf's (2004) best for the sample; None is 0. trainer: device and block rows.
-    Files and sources are read twice.
+    0 to 1; ``"auto"`` is Ledoit & Wolf's (2004) best for the sample, found and used on columns of unit variance; None
+    is 0. trainer: device and block rows. Files and sources are read twice.
 
     Learned: ``coef_`` (k, d; one row for two classes), ``intercept_``, ``means_`` (k, d), ``priors_``,
     ``covariance_`` (d, d), ``scalings_`` (d, m), ``xbar_``, ``explained_variance_ratio_``, ``classes_``.
@@ -126,7 +129,7 @@ class LinearDiscriminantAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMix
             intake = Intake(self, X, y, target="labels", sample_weight=sample_weight)
             if intake.classes is None:
                 raise self._fail("fit", "labels are needed")
-            learner = ClassSums(len(intake.classes), intake.width)
+            learner = ClassSums(len(intake.classes), intake.width, self.shrinkage == "auto")
             size = session.trainer.batch_size or _BLOCK
             feed = intake.feed(batch_size=size, seed=session.seed, device=session.device, world=session.world)
             self._train(learner, feed, session)
@@ -147,13 +150,16 @@ class LinearDiscriminantAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMix
                 f"The number of samples must be more than the number of classes, but there are {total:g} and {k}"
             )
         priors = self._priors(weights / total, k)
-        covariance = self._shrunk(sums, total)
+        floor = total * _EPS * means.abs().amax(0)  # what rounding leaves of the spread of a constant column
+        varies = (sums.scatter.diagonal() / total).sqrt() > floor
+        if not bool(varies.any()) and bool((means.amax(0) - means.amin(0) > floor).any()):
+            raise InvalidInput("no column varies within a class, so there is no spread to measure distances by")
+        covariance = self._shrunk(sums, total, varies)
         mean = priors @ means
         white = _whitener(covariance)  # (d, r)
         spread = (priors * total / max(k - 1, 1)).sqrt()[:, None] * (means - mean) @ white
         _, singular, directions = torch.linalg.svd(spread, full_matrices=False)
-        rank = int((singular > 1e-10 * max(float(singular[0]), math.ulp(0.0))).sum())
-        rank = min(rank, k - 1) if float(singular[0]) > 0 else 0
+        rank = min(int((singular > 1e-10 * singular[:1]).sum()), k - 1)
         self._keep(intake, classes, priors, means, covariance, mean, white @ directions[:rank].T, singular[:rank])
 
     def _keep(self, intake: Intake, classes: Any, priors: Tensor, means: Tensor, *found: Tensor) -> None:
@@ -192,20 +198,27 @@ class LinearDiscriminantAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMix
             raise InvalidInput(f"priors must be {k} numbers of at least 0 that sum to 1, but are {self.priors!r}")
         return priors.clamp(min=math.ulp(0.0))
 
-    def _shrunk(self, sums: ClassSums, total: float) -> Tensor:
-        """The covariance within classes, drawn towards a multiple of the identity."""
-        d, covariance = len(sums.scatter), sums.scatter / total
+    def _shrunk(self, sums: ClassSums, total: float, varies: Tensor) -> Tensor:
+        """The covariance within classes, drawn towards a multiple of the identity; constant columns have none.
+
+        Ledoit and Wolf's share is found, and used, on columns scaled to unit variance, so that no unit decides.
+        """
+        covariance = sums.scatter / total * torch.outer(varies, varies)
         if self.shrinkage is None or self.shrinkage == 0:
             return covariance
-        scale = float(covariance.diagonal().mean())
+        variances = covariance.diagonal()
+        target = torch.diag(variances)
         share = self.shrinkage
         if share == "auto":
-            square = float(covariance.square().sum())
-            apart = square - d * scale**2  # d times the squared distance to the target
-            noise = (sums.fourth / total - square) / total
+            units = torch.where(varies, 1 / variances, 0.0)
+            square = float(units @ covariance.square() @ units)
+            apart = square - int(varies.sum())  # d times the squared distance to the target
+            noise = (float(units @ sums.fourth @ units) / total - square) / total
             share = min(max(noise, 0.0), apart) / apart if apart > 0 else 0.0
+        else:
+            target = torch.eye(len(variances), dtype=torch.float64) * variances.mean()
         self.shrinkage_ = float(share)
-        return (1 - self.shrinkage_) * covariance + self.shrinkage_ * scale * torch.eye(d, dtype=torch.float64)
+        return (1 - self.shrinkage_) * covariance + self.shrinkage_ * target
 
     def _check_settings(self) -> None:
         whole("n_components", self.n_components, optional=True)

@@ -16,6 +16,7 @@ from benthic.base.errors import InvalidInput
 from benthic.base.seeds import generator, seed_of
 from benthic.base.settings import is_number, number, one_of, whole
 from benthic.base.validation import speaking
+from benthic.kernels.distances import METRICS
 from benthic.kernels.neighbors import nearest
 from benthic.manifold.affinities import conditional, neighbors_for, symmetric
 from benthic.manifold.places import _Places
@@ -102,8 +103,7 @@ class TSNE(_Places):
         rows = (rows if rows.dtype == torch.float64 else rows.float()).to(device)
         with speaking(self, "fit"):
             self._check_rows(len(rows))
-            start = self._start(rows)
-        found = self._descended(rows, start)
+            found = self._descended(rows, self._start(rows))
         origin = replace(origin, dtype=origin.dtype if origin.dtype == "float64" else "float32")
         self.embedding_ = origin.mirror(found.places.to(rows.dtype))
         self._rows, self._places = rows.cpu(), found.places.cpu()
@@ -166,7 +166,7 @@ class TSNE(_Places):
         rate = self.learning_rate
         if rate != "auto" and (not is_number(rate) or not rate > 0):
             raise InvalidInput(f"learning_rate is {rate!r}; use 'auto' or a positive number")
-        for name, known in (("method", _METHODS), ("init", _INITS)):
+        for name, known in (("method", _METHODS), ("init", _INITS), ("metric", METRICS)):
             value = getattr(self, name)
             if isinstance(value, str):
                 one_of(name, value, known)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benthic.base.errors import InvalidInput
 from benthic.manifold import tsne_loops
 from benthic.manifold.tsne_device import OnDevice
 from benthic.manifold.tsne_forces import in_parts, repulsion_of
@@ -58,7 +59,7 @@ class OnProcessor:
         total = self._repulsion(places, self._push)
         edges = (self._starts, self._columns, self._p)
         sums = in_parts(lambda a, b: tsne_loops.divergence(places, *edges, a, b), places.shape[1])
-        return float(sum(sums) + self._p.sum() * math.log(total))
+        return float(sum(sums) + self._p.sum() * np.log(total))
 
     @staticmethod
     def advance(places: Any, slope: Any, speed: Any, gain: Any, rate: float, momentum: float) -> None:
@@ -66,6 +67,7 @@ class OnProcessor:
         tsne_loops.advance(places, slope, speed, gain, np.float32(rate), np.float32(momentum))
 
 
+@np.errstate(all="ignore")  # places that fly apart are refused in words
 def descend(start: Tensor, edges: tuple[np.ndarray, ...], schedule: Schedule, method: str, progress: Any) -> Found:
     """Minimize the divergence from places ``start`` (n, k), on their device.
 
@@ -90,6 +92,11 @@ def descend(start: Tensor, edges: tuple[np.ndarray, ...], schedule: Schedule, me
         forces.advance(places, slope, speed, gain, rate, momentum)
         if step % _LOOK == 0 or step == schedule.steps:
             path.append(forces.divergence(places))
+            if not math.isfinite(path[-1]):
+                raise InvalidInput(
+                    f"after {step} steps the places are too far apart for single precision; lower early_exaggeration "
+                    f"({schedule.exaggeration:g}) or learning_rate ({schedule.rate:g})"
+                )
             if progress.due():
                 progress.show(step, schedule.steps, path[-1], 0)
             if not early and _length(slope) <= schedule.least_slope:

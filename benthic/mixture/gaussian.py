@@ -39,7 +39,8 @@ class GaussianMixture(MixtureEstimator):
     (Ghahramani & Jordan, 1994), so that densities are those of what is observed.
 
     n_components: number of Gaussians. covariance_type: ``full``, ``tied`` (one for all), ``diag`` or
-    ``spherical``. tol: stop when the mean log-likelihood changes by less. reg_covar: added to variances.
+    ``spherical``. tol: stop when the mean log-likelihood changes by less. reg_covar: least variance in
+    any direction (scikit-learn adds it to variances, which can lower the likelihood).
     max_iter: EM steps of a start. n_init: starts, of which the best is kept.
     init_params: ``kmeans++`` (seeds and a few rounds of k-means), ``kmeans`` (k-means to the end) or
     ``random`` (rows drawn at random, each as wide as the data).

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benthic.cluster.seeding import Sorted, assign, lloyd, plus_plus, random_rows, sort_rows
+from benthic.cluster.seeding import Sorted, assign, random_rows, sort_rows, start_clusters
 from benthic.mixture.law import Law
 from benthic.mixture.law_em import Components, Model, log_joint, shared_sums
 from benthic.mixture.start import SAMPLE_ROWS
@@ -53,7 +53,7 @@ class LawStarter:
         if how == "random":
             centers = random_rows(self._view, k, rng)
         else:
-            centers = lloyd(self._view, plus_plus(self._view, k, rng), _ROUNDS)
+            centers = start_clusters(self._view, k, rng, _ROUNDS)
         labels = assign(self._view.X, centers)
         shares = torch.zeros(k, len(labels), dtype=torch.float64).scatter_(0, labels[None], self._weight[None])
         return self._maximize(shares)

@@ -40,9 +40,11 @@ class Maximum(NamedTuple):
 def maximize(old: Gaussians, sums: Sums, reg_covar: float, floor: Floor) -> Maximum:
     """The most likely parameters given the sums of the E step, all in float64.
 
-    .. math:: C = L (S/N - d d^T) L^T + \\epsilon I
+    .. math:: C = L (S/N - d d^T) L^T
 
-    with S the second moments about the old means in white coordinates and d the step of the mean there.
+    with S the second moments about the old means in white coordinates and d the step of the mean there, but no
+    narrower than ``reg_covar`` in any direction: of all such covariances the most likely one, so that no step lowers
+    the likelihood. Adding ``reg_covar`` to the variances would, and does so where columns have none or have gaps.
     """
     count = sums["count"]
     dead = (count < _DEAD).nonzero()[:, 0].tolist()
@@ -60,9 +62,9 @@ def _full(
 ) -> tuple[Tensor, list[int]]:
     white = (step[:, None] @ old.factor)[:, 0]
     moments = second / count.clamp(min=_DEAD)[:, None, None] - white[:, :, None] * white[:, None, :]
-    covariances = _unwhiten(moments, old.root, reg_covar)
+    covariances = _unwhiten(moments, old.root)
     covariances = torch.where(count[:, None, None] < _DEAD, old.covariances, covariances)
-    return _safe_root(covariances, floor)
+    return _safe_root(covariances, reg_covar, floor)
 
 
 def _tied(
@@ -70,14 +72,12 @@ def _tied(
 ) -> tuple[Tensor, list[int]]:
     white = step @ old.factor
     moments = (second - white.T @ (count[:, None] * white)) / count.sum()
-    return _safe_root(_unwhiten(moments, old.root, reg_covar), floor)
+    return _safe_root(_unwhiten(moments, old.root), reg_covar, floor)
 
 
-def _unwhiten(moments: Tensor, root: Tensor, reg_covar: float) -> Tensor:
-    covariances = root @ moments @ root.mT
-    covariances = 0.5 * (covariances + covariances.mT)
-    covariances.diagonal(dim1=-2, dim2=-1).add_(reg_covar)
-    return covariances
+def _unwhiten(moments: Tensor, root: Tensor) -> Tensor:
+    covariances: Tensor = root @ moments @ root.mT
+    return 0.5 * (covariances + covariances.mT)
 
 
 def _diagonal(
@@ -89,26 +89,26 @@ def _diagonal(
     least = floor.under(variances.clamp(min=0))
     if old.kind == "spherical":
         variances, least = variances.mean(1), least.min(1).values
-    variances = variances + reg_covar
-    low = variances < least
+    low = (variances < least) & (least > reg_covar)
     narrow = low.reshape(len(low), -1).any(1).nonzero()[:, 0].tolist()
-    return torch.where(low, least, variances).sqrt(), narrow
+    return torch.maximum(variances, least.clamp(min=reg_covar)).sqrt(), narrow
 
 
-def _safe_root(covariances: Tensor, floor: Floor) -> tuple[Tensor, list[int]]:
-    """Cholesky factors, with the eigenvalues of those that are next to singular lifted to the floor."""
+def _safe_root(covariances: Tensor, reg_covar: float, floor: Floor) -> tuple[Tensor, list[int]]:
+    """Cholesky factors, with the eigenvalues of those that are too narrow lifted to ``reg_covar`` or the floor."""
     stack = covariances.reshape(-1, *covariances.shape[-2:])
-    roots, failed = torch.linalg.cholesky_ex(stack)
-    least = floor.under(stack.diagonal(dim1=-2, dim2=-1).clamp(min=0))  # (k or 1, d)
-    pivots = roots.diagonal(dim1=-2, dim2=-1).square()
-    narrow = ((failed > 0) | (pivots < least).any(1)).nonzero()[:, 0].tolist()
-    for k in narrow:
+    roots = torch.linalg.cholesky_ex(stack).L
+    under = floor.under(stack.diagonal(dim1=-2, dim2=-1).clamp(min=0))  # (k or 1, d)
+    least = under.clamp(min=reg_covar)
+    low = torch.linalg.cholesky_ex(stack - torch.diag_embed(least)).info > 0
+    for k in low.nonzero()[:, 0].tolist():
         scale = least[k].sqrt()
         values, vectors = torch.linalg.eigh(stack[k] / (scale[:, None] * scale))
         half = scale[:, None] * vectors * values.clamp(min=1.0).sqrt()
         # half halfᵀ is the lifted covariance; its triangular factor needs no second squaring
         upper = torch.linalg.qr(half.T).R
         roots[k] = upper.T * torch.sign(torch.diagonal(upper))
+    narrow = (low & (under > reg_covar).any(1)).nonzero()[:, 0].tolist()
     return roots.reshape(covariances.shape), narrow
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from benthic.base.errors import InvalidInput
-from benthic.cluster.seeding import Sorted, assign, lloyd, plus_plus, random_rows, sort_rows
+from benthic.cluster.seeding import Sorted, assign, random_rows, sort_rows, start_clusters
 from benthic.mixture.parameters import Gaussians, covariance_shape
 
 WAYS = ("kmeans++", "kmeans", "random")
@@ -97,7 +97,7 @@ class Starter:
             return (self.plan.given.means - self.columns.mean) / self._scale
         if self.plan.how == "random":
             return random_rows(self.rows, self.plan.k, rng)
-        return lloyd(self.rows, plus_plus(self.rows, self.plan.k, rng), _ROUNDS[self.plan.how])
+        return start_clusters(self.rows, self.plan.k, rng, _ROUNDS[self.plan.how])
 
     def _moments(self, centers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Weights, means and covariances (k, d, d) of the rows nearest to each center, in standard units.

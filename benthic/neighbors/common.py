@@ -260,8 +260,10 @@ class _NeighborsModel(Estimator):
                 raise self._fail(
                     method, f"weights must map distances {tuple(distance.shape)} to finite weights >= 0 of that shape"
                 )
-        total = weight.sum(1, keepdim=True)
-        return torch.where(total > 0, weight / total, 1 / distance.shape[1])
+            if not bool((weight > 0).any(1).all()):
+                raise self._fail(method, "weights are zero for all neighbors of a row; let some of them count")
+        weight = weight / weight.amax(1, keepdim=True)  # so that no sum overflows or vanishes
+        return weight / weight.sum(1, keepdim=True)
 
     # -- words -----------------------------------------------------------------------------------------
 

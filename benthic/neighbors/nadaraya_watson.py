@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Self
 
 import numpy as np
@@ -19,6 +20,7 @@ from benthic.neighbors.common import taken, whole
 from benthic.neighbors.shapes import check_shape, log_weights, normalized
 from benthic.neighbors.smoothing import best_scale, best_scales, held, predicted, row_blocks, spread
 
+_FARTHEST = 1e150  # of points in units of the bandwidth, so that squared distances are finite
 _LEARNED = ("loo", "loo-each")
 
 
@@ -92,6 +94,7 @@ class NadarayaWatson(Predicts, Estimator):
         flat = targets.reshape(len(targets), -1)
         if not isinstance(self.bandwidth, str):
             scale = self._given(rows.shape[1], rows)
+            _check_range(rows / scale)
         elif float(mass.sum()) <= 1:
             scale = spread(rows, mass)  # one row: nothing can be left out
         else:
@@ -116,7 +119,10 @@ class NadarayaWatson(Predicts, Estimator):
             torch.as_tensor(part).to(X.device, torch.float64)
             for part in (self._X, self._y, self._mass, self.bandwidth_)
         )
-        return X.double() / scale, rows / scale, targets.reshape(len(targets), -1), mass.log()
+        queries, rows = X.double() / scale, rows / scale
+        with speaking(self, "predict"):
+            _check_range(queries)
+        return queries, rows, targets.reshape(len(targets), -1), mass.log()
 
     def _weights(self, A: Tensor, B: Tensor, log_mass: Tensor) -> Tensor:
         """Normalized weights (b, m) of all examples."""
@@ -190,6 +196,15 @@ class NadarayaWatson(Predicts, Estimator):
 
         check_is_fitted(self)
         return plot_slice(self, torch.as_tensor(self._X), torch.as_tensor(self._y), feature, level)
+
+
+def _check_range(points: Tensor) -> None:
+    """Refuse points in units of the bandwidth (n, d) whose squared distances overflow."""
+    if len(points) and not float(points.abs().amax()) < _FARTHEST / math.sqrt(points.shape[1]):
+        raise InvalidInput(
+            "X is so far apart in units of the bandwidth that squared distances overflow; take a larger bandwidth, or "
+            "KNeighborsRegressor(1) for the nearest row"
+        )
 
 
 @torch.no_grad()

@@ -15,6 +15,7 @@ from benthic.base.errors import InvalidInput, nearest
 from benthic.base.progress import Bar
 from benthic.base.seeds import generator, seed_of
 from benthic.base.settings import whole
+from benthic.samplers.climbing import climb
 from benthic.samplers.kernel import Kernel, SamplerStopped, Trail
 from benthic.samplers.target import Target
 
@@ -54,7 +55,9 @@ def run(
     tuning pools all chains, so with a hundred chains or more a warm-up of 100 to 200 is enough.
     target: the law, when the kernel is a name.
     chains, draws, thin: every ``thin``-th transition is kept until each chain has ``draws``.
-    start: (chains, d) unconstrained rows, or a tree of parameters with a leading chain dimension; None searches.
+    start: (chains, d) unconstrained rows, or a tree of parameters with a leading chain dimension; None searches, and
+    where there is a warm-up to tune, chains that begin far out first move uphill (``meta["climbed"]``: by how many
+    nats each).
     seed: decides everything random. progress: show a bar. keep: names of the parameters to return.
 
     Warns where chains of 100 draws or more disagree (split R-hat above 1.1), as they do on a density that cannot be
@@ -70,7 +73,11 @@ def run(
     _check(chains, draws, warmup, thin)
     wanted = _wanted(target, keep)
     stream = generator(seed_of(seed), "samplers", device=target.device)
-    state = kernel.init(_start(target, start, chains, stream))
+    rows = _start(target, start, chains, stream)
+    gain = torch.zeros(chains, dtype=rows.dtype, device=rows.device)
+    if start is None and warmup and kernel.adapter() is not None:
+        rows, gain = climb(target, rows)
+    state = kernel.init(rows)
     bar = Bar(type(kernel).__name__, warmup + draws * thin, progress, "transitions")
     begun = time.perf_counter()
     try:
@@ -82,7 +89,7 @@ def run(
     seconds = {"warmup": warmed - begun, "draws": time.perf_counter() - warmed}
     _look(trail, kernel)
     values = target.named(trail.positions)
-    meta = {"kernel": kernel, "state": state, "seconds": seconds, "warmup": warmup, "thin": thin}
+    meta = {"kernel": kernel, "state": state, "seconds": seconds, "warmup": warmup, "thin": thin, "climbed": gain}
     from benthic.samplers.judging.draws import Draws
 
     return Draws({name: values[name] for name in wanted}, trail.info, meta=meta)

@@ -51,10 +51,12 @@ class SVC(Classifies, KernelMachine):
     C: price of a row inside the margin; infinity asks for a hard margin. kernel: ``"rbf"``, ``"linear"``, ``"poly"``,
     ``"sigmoid"``, ``"precomputed"``, a kernel of ``benthic.kernels``, or a function of two arrays of rows. degree,
     gamma, coef0: of the named kernels; gamma ``"scale"`` is one over features times variance, ``"auto"`` one over
-    features. shrinking: set rows aside that stay at their bounds. probability: fit sigmoids by an inner five-fold
-    cross-validation, for ``predict_proba``; its folds are rows, so these alone tell a weight from copies. tol: largest
-    violation of the optimality conditions. cache_size: megabytes for kernel rows, in double precision while the
-    whole matrix takes less than 64 MB, else in single precision. class_weight: None, ``"balanced"`` or a dict.
+    features; that variance, and class_weight ``"balanced"``, count rows by sample_weight, so that whole weights are
+    copies (scikit-learn's count every row once). shrinking: set rows aside that stay at their bounds. probability: fit
+    sigmoids by an inner five-fold cross-validation, for ``predict_proba``; its folds are rows, so these alone tell a
+    weight from copies. tol: largest violation of the optimality conditions. cache_size: megabytes for kernel rows, in
+    double precision while the whole matrix takes less than 64 MB, else in single precision. class_weight: None,
+    ``"balanced"`` or a dict.
     max_iter: most steps, -1 for no limit. decision_function_shape: ``"ovr"`` or ``"ovo"``. break_ties: among equal
     votes take the largest score. random_state: of the inner folds.
 

@@ -40,7 +40,9 @@ class LinearSVC(Classifies, Estimator):
         \ell(m) = \max(0, 1 - m) \;\text{or}\; \max(0, 1 - m)^2
 
     The intercept is the weight of one more column that holds ``intercept_scaling``, so it is penalized as the others
-    are (scikit-learn's objective). More than two classes are each told from the rest.
+    are (scikit-learn's objective). More than two classes are each told from the rest, and :math:`C_i` is C times the
+    weight of the row and of its own class in each of these problems, so that a class weight of 2 is every row of the
+    class twice. (Liblinear weighs only the class that is told from the rest.)
 
     The dual is solved by coordinate descent (Hsieh et al., 2008), the squared hinge with few columns by Newton's
     method on the primal, which ends at the optimum to rounding.

@@ -73,10 +73,15 @@ class KernelMachine(Estimator):
         if self.gamma != "scale":
             return float(self.gamma)
         share = torch.from_numpy(weight / weight.sum())
-        mean = (share @ X).mean()
-        variance = float((share @ (X - mean).square()).mean())
-        rounding = (1e-15 * float(X.abs().max())) ** 2
-        return 1.0 / (X.shape[1] * variance) if variance > rounding else 1.0
+        largest = float(X.abs().max()) or 1.0
+        rows = X / largest
+        variance = float((share @ (rows - (share @ rows).mean()).square()).mean())
+        if not variance > 1e-30:  # rounding
+            return 1.0
+        gamma = 1.0 / (X.shape[1] * variance) / largest / largest
+        if math.isinf(gamma):
+            raise InvalidInput(f"X has values up to {largest:.3g} only, so that gamma='scale' overflows; rescale X")
+        return gamma
 
     def _options(self) -> Options:
         return Options(float(self.tol), int(self.max_iter), bool(self.shrinking), int(self.cache_size * (1 << 20)))

@@ -138,6 +138,11 @@ class RandomForestRegressor(Predicts, _RandomForest):
     Breiman, 2001. Settings are those of ``RandomForestClassifier``; criterion is ``"squared_error"``, max_features
     ``"third"`` by default (Breiman's p/3; scikit-learn looks at all). Targets may have several columns.
 
+    Breiman's default of five rows a node is ``min_samples_leaf=5``; here it is 1, as in scikit-learn. Five make
+    forests a sixth as large and change the squared error of 200 trees, in three times five folds, by a factor of
+    0.98 ± 0.01 on diabetes (much noise), 1.16 ± 0.01 on Friedman's first function (1000 rows, noise 1) and
+    1.81 ± 0.03 on his second, which has next to none.
+
     trees_: the parallel arrays of all trees. feature_importances_: (p,). oob_prediction_: (n,) or (n, k) out of the
     bag, NaN for a row that every tree saw. oob_score_: its coefficient of determination.
 

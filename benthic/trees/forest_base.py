@@ -49,6 +49,8 @@ class _RandomForest(Estimator):
         one_of("criterion", given["criterion"], self._criteria)
         if given["oob_score"] and not given["bootstrap"]:
             raise InvalidInput("oob_score needs bootstrap=True: without it no row is out of a tree's bag")
+        if given["max_samples"] is not None and not given["bootstrap"]:
+            raise InvalidInput("max_samples is the size of a bootstrap sample; set bootstrap=True or max_samples=None")
 
     def _draws(self, n: int) -> int:
         given = self.get_params(deep=False)

@@ -86,9 +86,9 @@ def _fill(column, rows, start, stop, label, share, weight, classes, width, hist,
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _try(sums, width, rows, left_rows, fewest, lightest, criterion, parent):
-    """Gain of the cut that parts sums[0] (left) from sums[2] (all); -1 when a side has too few rows or weight."""
+    """Gain of the cut that parts sums[0] (left) from sums[2] (all); -inf when a side has too few rows or weight."""
     if left_rows < fewest or rows - left_rows < fewest:
-        return -1.0
+        return -np.inf
     for k in range(width + 1):
         sums[1, k] = sums[2, k] - sums[0, k]
     if sums[0, width] <= 0.0 or sums[1, width] <= 0.0 or min(sums[0, width], sums[1, width]) < lightest:
@@ -214,7 +214,8 @@ def _look(
     width, classes, p = whole[WIDTH], whole[CLASSES], len(features)
     second = np.int64(2)
     parent = _score(sums, second, sums[2, width], width, whole[CRITERION])
-    best[0] = 1e-12 * sums[2, width]
+    # a cut that gains nothing may open the way to one that does, as for XOR; rounding can make its gain negative
+    best[0] = -1e-12 * sums[2, width]
     chosen, uneven = np.int64(-1), 0
     trial = np.zeros(4, np.uint64)
     for i in range(p):
@@ -245,7 +246,7 @@ def _look(
                     hist[b, k] = 0.0
     ints[node, FEATURE] = chosen
     if chosen >= 0:
-        gains[node] = best[0]
+        gains[node] = max(best[0], 0.0)
         ints[node, BIN], ints[node, MISSING_LEFT] = np.int64(best[1]), np.int64(best[2])
         ints[node, NAMED] = named[chosen]
 

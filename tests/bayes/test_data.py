@@ -170,6 +170,17 @@ def test_codes_never_seen():
     assert later.n_categories_.tolist() == [10] and later.category_count_[0][:, 9].tolist() == [1, 0]
 
 
+def test_columns_that_hold_no_codes_are_cut_without_being_asked():
+    codes = np.arange(len(X)) % 3
+    model = benthic.CategoricalNB().fit(np.column_stack([X, codes]), Y)
+    cut = benthic.CategoricalNB(bins=8).fit(X, Y)
+    for ours, theirs in zip(model.feature_log_prob_[:-1], cut.feature_log_prob_, strict=True):
+        np.testing.assert_allclose(ours, theirs)
+    assert model.bin_edges_[-1] is None and model.n_categories_[-1] == 3
+    with pytest.raises(InvalidInput, match="not codes 0, 1, 2"):
+        model.predict(np.column_stack([X, codes + 0.5]))
+
+
 def test_bins_are_quantiles():
     t = np.arange(100.0)[:, None]
     model = benthic.CategoricalNB(bins=4).fit(t, (t[:, 0] > 50).astype(int))
@@ -254,8 +265,8 @@ def test_frames_are_drawn_as_frames():
     ("model", "rows", "words"),
     [
         (benthic.MultinomialNB(), -X, "Negative values in data passed to MultinomialNB .* column 0"),
-        (benthic.CategoricalNB(), -X, "Negative values in data passed to CategoricalNB"),
-        (benthic.CategoricalNB(), X, "not codes 0, 1, 2.*bins"),
+        (benthic.CategoricalNB(bins=None), -X, "Negative values in data passed to CategoricalNB"),
+        (benthic.CategoricalNB(bins=None), X, "not codes 0, 1, 2.*bins"),
         (benthic.BernoulliNB(binarize=None), X, "values other than 0 and 1"),
         (benthic.BernoulliNB(alpha=-1), X, "alpha is -1"),
         (benthic.BernoulliNB(alpha=[1.0, 2.0]), X, "alpha has 2 numbers for 4 features"),

@@ -82,11 +82,23 @@ def test_an_empty_cluster_is_given_rows_of_the_widest_one():
     assert (np.diff(model.distortions_) <= 1e-9 * model.distortions_[0]).all()
 
 
-def test_fewer_distinct_rows_than_clusters_is_said():
-    X = np.repeat([[0.0, 0.0], [1.0, 1.0]], 10, axis=0)
-    with pytest.warns(ConvergenceWarning, match=r"distinct clusters \(2\) found smaller than n_clusters \(3\)"):
-        model = KMeans(3, random_state=0).fit(X)
-    assert model.inertia_ == 0.0
+@pytest.mark.parametrize("algorithm", ["hamerly", "lloyd", "minibatch"])
+def test_fewer_distinct_rows_than_clusters_is_said(algorithm):
+    for seed in range(3):
+        for places in (1, 2, 3):
+            X = np.repeat(np.random.default_rng(seed).normal(size=(places, 2)).round(1), 7, axis=0)
+            words = rf"distinct clusters \({places}\) found smaller than n_clusters \(5\)"
+            with pytest.warns(ConvergenceWarning, match=words):
+                model = KMeans(5, algorithm=algorithm, random_state=seed).fit(X)
+            assert model.inertia_ == pytest.approx(0.0, abs=1e-20)
+            np.testing.assert_array_equal(model.predict(X), model.labels_)
+
+
+def test_centers_as_far_apart_as_rounding_are_one_cluster():
+    X = np.repeat([[-0.7, -0.2], [1.7, 0.7]], 7, axis=0)
+    with pytest.warns(ConvergenceWarning, match=r"distinct clusters \(2\)"):
+        model = KMeans(4, random_state=0).fit(X)
+    assert model.inertia_ == pytest.approx(0.0, abs=1e-20)
 
 
 def test_plus_plus_starts_are_near_the_best():

@@ -144,6 +144,7 @@ WEIGHTED = [n for n in NAMES if "sample_weight" in benthic.catalogue()[n].cls.fi
         (np.zeros(120), "zero everywhere|non-zero"),
         (np.ones(5), "shape"),
         (np.full(120, np.nan), "NaN"),
+        (np.full(120, 1e300), "square of its sum overflows|NaN or infinity"),
     ],
 )
 def test_unusable_weights(name, weight, words):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
+import sklearn.mixture
 
 import benthic
 from tests.mixture.problems import KINDS, clusters, holed, log_prob, start
@@ -13,9 +15,8 @@ from tests.mixture.problems import KINDS, clusters, holed, log_prob, start
 
 def fit(X, kind, k=3, steps=40, sample_weight=None, **params):
     """EM without penalty or early stop."""
-    model = benthic.GaussianMixture(
-        k, covariance_type=kind, reg_covar=0.0, tol=0.0, max_iter=steps, **{**start(X, k, kind), **params}
-    )
+    settings = {"reg_covar": 0.0, "tol": 0.0, "max_iter": steps, **start(X, k, kind), **params}
+    model = benthic.GaussianMixture(k, covariance_type=kind, **settings)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it did not converge is the plan
         return model.fit(X, sample_weight=sample_weight)
@@ -35,6 +36,46 @@ def test_em_never_lowers_the_likelihood(kind, gaps, weighted):
     climb = likelihoods(fit(X, kind, sample_weight=weight))
     assert len(climb) == 40 and climb[-1] > climb[0] + 0.1
     assert np.diff(climb).min() > -1e-11 * abs(climb[-1])
+
+
+def mixed(n=200):
+    """Columns of numbers and of categories that go with their clusters, with gaps in both."""
+    rng = np.random.default_rng(0)
+    kind = rng.choice(3, n)
+    frame = pd.DataFrame(np.round(rng.normal(size=(n, 2)) * [2, 300] + np.outer(kind, [9, 700]), 1), columns=["a", "b"])
+    frame["kind"] = pd.Categorical(np.array(["x", "y", "z"])[kind])
+    side = np.array(["left", "right"], dtype=object)[rng.choice(2, n)]
+    side[rng.choice(n, n // 20, replace=False)] = None
+    frame["side"] = pd.Categorical(side)
+    frame.loc[rng.choice(n, n // 20, replace=False), ["a", "b"]] = np.nan
+    return frame
+
+
+@pytest.mark.spec("H-02")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("reg_covar", [1e-6, 1e-3])
+def test_em_never_lowers_the_likelihood_of_a_table(kind, reg_covar):
+    """Categories have no variance within a cluster: there the least variance decides, which bounds and adds nothing."""
+    for k in (2, 3, 4):
+        model = benthic.GaussianMixture(k, covariance_type=kind, reg_covar=reg_covar, tol=0.0, max_iter=30)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            climb = likelihoods(model.set_params(random_state=0).fit(mixed()))
+        assert np.diff(climb).min() > -1e-8 * abs(climb[-1])
+
+
+@pytest.mark.spec("H-02")
+@pytest.mark.parametrize("kind", KINDS)
+def test_covariances_are_the_most_likely_of_those_that_are_wide_enough(kind):
+    """Scikit-learn's, to whose variances ``reg_covar`` is added, are wide enough too, and never more likely."""
+    X = clusters(100) @ np.diag([1.0, 1.0, 1e-4])
+    ours = fit(X, kind, k=1, steps=1, reg_covar=0.01)
+    theirs = sklearn.mixture.GaussianMixture(1, covariance_type=kind, reg_covar=0.01).fit(X)
+    assert ours.score(X) > theirs.score(X)
+    if kind == "full":
+        values, vectors = np.linalg.eigh(np.cov(X.T, bias=True))
+        expected = vectors * np.maximum(values, 0.01) @ vectors.T
+        np.testing.assert_allclose(ours.covariances_[0], expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.spec("H-02")

@@ -246,6 +246,20 @@ def test_settings_that_make_no_sense(model, words):
         model.fit(*DIABETES)
 
 
+@pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e-100, 1e150])
+def test_rows_of_any_size_are_the_same_problem(scale):
+    X, y = DIABETES
+    model, plain = benthic.LinearRegression().fit(X * scale, y), benthic.LinearRegression().fit(X, y)
+    np.testing.assert_allclose(model.coef_ * scale, plain.coef_, rtol=1e-7)
+    np.testing.assert_allclose(model.predict(X * scale), plain.predict(X), rtol=1e-9)
+
+
+def test_coefficients_that_overflow_are_refused():
+    X, y = DIABETES
+    with pytest.raises(InvalidInput, match="LinearRegression.fit: X is so small beside y that coefficients overflow"):
+        benthic.LinearRegression().fit(X * 1e-319, y)
+
+
 def test_what_partial_fit_refuses():
     X, y = DIABETES
     with pytest.raises(InvalidInput, match="positive=True needs all rows"):

@@ -148,8 +148,16 @@ def test_repeated_rows_are_no_trouble():
         ({"init": "spectral"}, "init 'spectral' is unknown"),
         ({"init": np.zeros((3, 2))}, r"init has shape \(3, 2\); expected \(50, 2\)"),
         ({"metric": "euclidian"}, "euclidean"),
+        ({"early_exaggeration": 1e9}, "TSNE.fit: .*too far apart for single precision; lower early_exaggeration"),
+        ({"learning_rate": 1e30}, "TSNE.fit: .*too far apart for single precision; lower early_exaggeration"),
     ],
 )
+@pytest.mark.filterwarnings("error")
 def test_bad_settings_are_refused(settings, words):
     with pytest.raises(ValueError, match=words):
         TSNE(**settings).fit(np.random.default_rng(0).normal(size=(50, 3)))
+
+
+def test_the_distance_is_checked_however_few_rows_there_are():
+    with pytest.raises(ValueError, match="TSNE.fit: metric 'nonsense' is unknown"):
+        TSNE(metric="nonsense").fit(np.eye(3))

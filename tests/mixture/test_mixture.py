@@ -8,6 +8,7 @@ import pytest
 import torch
 from scipy import stats
 from scipy.special import digamma, gammaln, logsumexp, softmax
+from sklearn.exceptions import ConvergenceWarning
 
 import benthic
 from benthic import ExponentialFamilyMixture, GaussianMixture, Mixture
@@ -540,3 +541,11 @@ def test_a_stream_needs_a_number_and_enough_rows():
         Mixture(3).partial_fit(BLOBS[:2])
     with pytest.raises(ValueError, match="sample_weight needs whole passes"):
         Mixture(3, batch_size=10).fit(BLOBS, sample_weight=np.ones(len(BLOBS)))
+
+
+@pytest.mark.parametrize("model", [GaussianMixture(4), Mixture(4, components="normal")], ids=["normal", "laws"])
+def test_fewer_different_rows_than_components_are_said(model):
+    X = np.repeat([[-0.7, -0.2], [1.7, 0.7]], 7, axis=0)
+    with pytest.warns(ConvergenceWarning, match=r"distinct clusters \(2\) found smaller than the number asked for"):
+        model.set_params(random_state=0).fit(X)
+    assert np.isfinite(model.score(X))

@@ -196,5 +196,9 @@ def test_wrong_settings(settings, words):
     with pytest.raises(InvalidInput, match=words) as caught:
         benthic.NadarayaWatson(**settings).fit(X, y)
     assert str(caught.value).startswith("NadarayaWatson.fit: ")
+    with pytest.raises(InvalidInput, match="fit: .*squared distances overflow; take a larger bandwidth"):
+        benthic.NadarayaWatson(bandwidth=1e-320).fit(*waves(20))
+    with pytest.raises(InvalidInput, match="predict: .*squared distances overflow; take a larger bandwidth"):
+        benthic.NadarayaWatson(bandwidth=1e-100).fit(*waves(20)).predict([[1e60]])
     with pytest.raises(InvalidInput, match="level is 1.5"):
         benthic.NadarayaWatson().fit(X, y).predict_interval(X, 1.5)

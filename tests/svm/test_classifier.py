@@ -317,3 +317,13 @@ def test_the_picture_shows_the_support_vectors(name):
         assert drawn == len(model.support_) + len(X) and "support vectors" in axes.get_title()
     K = rbf(X, X, 0.1)
     assert SVC(kernel="precomputed").fit(K, y).plot().axes[0].lines
+
+
+@pytest.mark.parametrize("model", [benthic.SVC(), benthic.SVR()])
+def test_rows_too_small_for_their_kernel_are_refused(model):
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    for scale in (1e-160, 1e-300):
+        with pytest.raises(ValueError, match="gamma='scale' overflows; rescale X"):
+            model.fit(scale * X, X[:, 0] > 0)
+    large, small = (model.fit(scale * X, X[:, 0] > 0).predict(scale * X) for scale in (1e150, 1e-150))
+    np.testing.assert_allclose(large, small)

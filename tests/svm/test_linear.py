@@ -62,6 +62,20 @@ def test_integer_weights_equal_repeated_rows(loss):
         np.testing.assert_allclose(one, two, rtol=1e-7, atol=1e-8)
 
 
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_class_weights_are_those_of_the_rows_in_every_problem(loss):
+    """LIBLINEAR weighs only the class that is told from the rest; with weights by row it solves the same problem."""
+    X, y = standard("wine")
+    factors = {0: 2, 1: 1, 2: 3}
+    weight = np.array([factors[label] for label in y])
+    settings = {"loss": loss, "C": 0.1, "max_iter": 100_000, "random_state": 0}
+    ours = LinearSVC(**settings, tol=1e-10, class_weight=factors).fit(X, y).decision_function(X)
+    peer = sklearn.svm.LinearSVC(**settings, tol=1e-10, dual=True).fit(X, y, sample_weight=weight)
+    np.testing.assert_allclose(ours, peer.decision_function(X), atol=2e-6)
+    copies = LinearSVC(**settings, tol=1e-10).fit(np.repeat(X, weight, 0), np.repeat(y, weight))
+    np.testing.assert_allclose(ours, copies.decision_function(X), atol=2e-6)
+
+
 def test_one_seed_gives_one_result_and_no_global_state_moves():
     X, y = standard("iris")
     before = np.random.get_state()[1].copy()

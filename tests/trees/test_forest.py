@@ -99,6 +99,19 @@ def test_trees_are_grown_to_the_end_without_limits():
     assert (shallow.trees_["left"] < 0).sum() <= 10
 
 
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("criterion", ["gini", "entropy", "squared_error"])
+def test_a_cut_that_gains_nothing_opens_the_way_to_one_that_does(criterion, named):
+    """Of exclusive or every first cut gains exactly 0; scikit-learn's trees answer it without an error."""
+    X = np.repeat([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], 10, 0)
+    y = X[:, 0] != X[:, 1]
+    kind = benthic.RandomForestRegressor if criterion == "squared_error" else benthic.RandomForestClassifier
+    columns = [0, 1] if named else None
+    model = kind(3, criterion=criterion, bootstrap=False, categorical_features=columns, random_state=0)
+    assert model.fit(X, y.astype(float)).score(X, y) == 1.0
+    assert model.feature_importances_.sum() == pytest.approx(1.0)
+
+
 def test_the_score_out_of_the_bag_is_that_of_new_rows():
     X, y = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(y))  # the writers come one after another
@@ -255,6 +268,7 @@ def test_the_leaves_rows_end_in():
         ({"max_leaf_nodes": 1000}, "max_leaf_nodes is 1000, more than the 150 rows"),
         ({"bootstrap": False, "oob_score": True}, "oob_score needs bootstrap=True"),
         ({"max_samples": 0.0}, "max_samples is 0.0"),
+        ({"bootstrap": False, "max_samples": 0.5}, "set bootstrap=True or max_samples=None"),
         ({"max_bins": 256}, "max_bins is 256"),
         ({"class_weight": {7: 1.0}}, "class_weight names 7, which is not among the classes"),
         ({"class_weight": "even"}, "class_weight is 'even'"),

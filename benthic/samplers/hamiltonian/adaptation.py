@@ -15,6 +15,7 @@ from benthic.samplers.kernel import Adapter, Kernel, SamplerStopped
 
 SMALLEST = 1e-8  # of a step in whitened coordinates, where one is the width of the law
 GAMMA = 0.3  # pooled acceptances are less noisy than those of one chain, and smaller moves do
+_FEWER = 1e-4  # of the step that suits most chains, at which one that still refuses has no say in the shared step
 DENSE_LIMIT = 100  # dimensions up to which "auto" takes a dense mass
 
 
@@ -164,18 +165,24 @@ def first_step(kernel: Hamiltonian, state: HamiltonianState, generator: torch.Ge
     p = torch.randn(z.shape, generator=generator, dtype=z.dtype, device=z.device)
     before = 0.5 * (p**2).sum(-1) - state.log_density
 
-    def accepted(step: float) -> float:
+    def accepted(step: float) -> Tensor:
         _, q, value, _ = leapfrog(white.value_and_grad, z, p, slope, step, 1)
         rise = torch.nan_to_num(0.5 * (q**2).sum(-1) - value - before, nan=float("inf"), posinf=float("inf"))
-        return float(torch.exp(-rise.clamp(min=0)).mean())
+        return torch.exp(-rise.clamp(min=0))
 
     step = kernel.step_size
-    grow = accepted(step) > 0.8
+    shares = accepted(step)
+    grow = float(shares.mean()) > 0.8
+    own = torch.where(shares > 0.8, step, 0.0)  # the step that suits each chain, 0 while there is none
     while True:
         trial = step * 2 if grow else step / 2
+        if not grow and trial < _FEWER * float(own.median()):  # the others are lost where they are
+            return float(own[own > 0].median())
         if trial < SMALLEST or trial > 1 / SMALLEST:
             raise _collapsed(trial, kernel) if not grow else _flat(kernel)
-        good = accepted(trial) > 0.8
+        shares = accepted(trial)
+        own = torch.where((shares > 0.8) & (own == 0), trial, own)
+        good = float(shares.mean()) > 0.8
         if grow and not good:
             return step
         step = trial

@@ -16,6 +16,8 @@ from benthic.samplers.kernel import Kernel, Tuner
 from benthic.samplers.target import Target
 
 MASSES = ("auto", "diagonal", "dense", "unit")
+REFUSED = 1e-3  # an acceptance below is a refusal
+PATIENCE = 20  # refusals in a row after which a chain has no say in the step and the mass that chains share
 Tune = Callable[[float], float]  # mean acceptance -> step size to go on with
 
 
@@ -34,6 +36,12 @@ class HamiltonianInfo(NamedTuple):
     divergent: Tensor
     energy: Tensor
     steps: Tensor
+
+
+def heard(refused: Tensor) -> Tensor:
+    """Which chains have a say after so many refusals in a row: all, if all are lost."""
+    kept = refused < PATIENCE
+    return kept if bool(kept.any()) else torch.ones_like(kept)
 
 
 def leapfrog(
@@ -119,11 +127,13 @@ class Hamiltonian(Kernel):
         """
         kernel: Any = self
         visited = []
+        refused = torch.zeros(len(state.position), dtype=torch.int64, device=state.position.device)
         for _ in range(transitions):
             state, info = kernel.step(state, generator)
             visited.append(state.position)
-            kernel = replace(kernel, step_size=tune(float(info.accepted.mean())))
-        return state, torch.cat(visited)
+            refused = torch.where(info.accepted < REFUSED, refused + 1, 0)
+            kernel = replace(kernel, step_size=tune(float(info.accepted[heard(refused)].mean())))
+        return state, torch.cat([rows[heard(refused)] for rows in visited])
 
     def propose(
         self, state: HamiltonianState, generator: torch.Generator, steps: int
