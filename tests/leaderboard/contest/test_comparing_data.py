@@ -44,8 +44,8 @@ def test_mixed_tables_come_back_as_frames(library: str) -> None:
 
 def test_tables_of_categories_alone_and_of_one_column() -> None:
     rng = np.random.default_rng(0)
-    first = rng.choice(["a", "b", "c"], 300)
-    data = pd.DataFrame({"first": first, "second": np.where(rng.random(300) < 0.8, first, "d")})
+    first = rng.choice(["a", "b", "c"], 600)
+    data = pd.DataFrame({"first": first, "second": np.where(rng.random(600) < 0.95, first, "d")})
     found = benthic.compare({"mixture": benthic.GaussianMixture(3)}, data, seeds=2, **QUIET)
     assert found.line("mixture").ranked  # that all its rows are among the training rows is no copying
     assert found.line("mixture").quality < found.line("shuffled columns").quality
