@@ -85,9 +85,8 @@ def test_error_bars_of_a_mean_are_the_textbook_ones():
     # bagging constant-leaf trees is bagging the mean, whose standard error is known
     flat = np.zeros((150, 1))
     model = BaggingRegressor(n_estimators=1500, random_state=0).fit(flat, Y)
-    assert model.standard_error(flat[:1])[0] == pytest.approx(
-        Y.std() / np.sqrt(150), rel=0.2
-    )  # so many trees know it to 0.04
+    # so many trees know it to 0.04
+    assert model.standard_error(flat[:1])[0] == pytest.approx(Y.std() / np.sqrt(150), rel=0.2)
 
 
 def test_error_bars_cover_the_spread_over_fresh_samples():
