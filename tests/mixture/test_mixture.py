@@ -388,17 +388,20 @@ def test_splitting_and_merging_leaves_a_bad_start():
 @pytest.mark.parametrize("name", ["normal", "t", "t columns", "poisson", "categories"])
 def test_a_stream_ends_near_the_whole(name):
     X, components = CASES[name]
-    whole = Mixture(2, components=components, random_state=0, tol=1e-6, max_iter=300).fit(X)
-    settings = {"components": components, "random_state": 0}
-    steps = Mixture(2, batch_size=64, trainer={"epochs": 8}, **settings).fit(X)
-    stream = Mixture(2, **settings)
-    for epoch in range(4):
-        order = np.random.default_rng(epoch).permutation(len(X))
-        for part in np.array_split(order, 6):
-            stream.partial_fit(X[part])
-    assert stream.stream_["steps"] == 24 and stream.stream_["seen"] == 4 * len(X)
-    for model in (steps, stream):
-        assert model.score(X) > whole.score(X) - (0.1 if name == "categories" else 0.06)
+    X = X[80:] if name == "normal" else X  # two of the three clusters, so that there is one best place to end
+    gaps = []
+    for seed in range(6 if name == "categories" else 1):  # there one start in ten ends 0.1 lower
+        settings = {"components": components, "random_state": seed}
+        whole = Mixture(2, tol=1e-6, max_iter=300, **settings).fit(X)
+        steps = Mixture(2, batch_size=64, trainer={"epochs": 8}, **settings).fit(X)
+        stream = Mixture(2, **settings)
+        for epoch in range(4):
+            order = np.random.default_rng(epoch).permutation(len(X))
+            for part in np.array_split(order, 6):
+                stream.partial_fit(X[part])
+        assert stream.stream_["steps"] == 24 and stream.stream_["seen"] == 4 * len(X)
+        gaps.append([whole.score(X) - model.score(X) for model in (steps, stream)])
+    assert np.mean(gaps, axis=0).max() < 0.06
 
 
 def test_a_stream_of_one_batch_is_one_step():

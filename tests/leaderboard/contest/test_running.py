@@ -213,6 +213,7 @@ def test_what_is_kept_is_not_fitted_again(material: Material, parts: Split, tmp_
     np.testing.assert_array_equal(first[1].samples, second[1].samples)
 
 
+@pytest.mark.seeds("a process of its own does not see the shift, and its samples are compared with those made here")
 def test_processes_fit_stop_and_replace_each_other(material: Material, parts: Split, tmp_path: Path) -> None:
     """One process does all of it: a fit, one that dies, one that fails, then a fit again by the next process."""
     jobs = [
