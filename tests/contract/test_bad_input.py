@@ -12,6 +12,7 @@ import benthic
 from tests.contract.conftest import TABLES, X, data_for, fitted, make, targets
 
 NAMES = TABLES
+DECODES = [n for n in NAMES if hasattr(benthic.catalogue()[n].cls, "decode")]
 PICKY = [n for n in NAMES if "missing" not in benthic.catalogue()[n].data]
 
 
@@ -64,7 +65,67 @@ def test_unusable_numbers(name, change, words, as_tensor):
 def test_strings_in_a_numeric_array(name):
     rows = X.astype(object)
     rows[0, 0] = "many"
-    refuses(name, rows, "could not convert string to float|many")
+    refuses(name, rows, "'many' in row 0, column 0, where a number is needed")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_whole_numbers_beyond_floating_point(name):
+    rows = X.astype(object)
+    rows[3, 2] = 10**400
+    refuses(name, rows, "whole number in row 3, column 2 that is too large")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tensors_without_numbers(name):
+    refuses(name, torch.empty(X.shape, device="meta"), "'meta'.*no numbers")
+
+
+@pytest.mark.parametrize("name", DECODES)
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda z: [[10**400, *z[0, 1:]]], "Z holds a whole number in row 0, column 0 that is too large"),
+        (lambda z: np.full(z.shape, "many"), "Z holds .many. in row 0"),
+        (lambda z: [list(z[0]), []], "Z has rows of different lengths"),
+        (lambda z: {"a": 1}, "Z is {'a': 1}, where an array of numbers is needed"),
+        (lambda z: torch.tensor(z, device="meta"), "Z is a tensor on the device 'meta'"),
+        (lambda z: torch.tensor(z).to_sparse(), "[Ss]parse"),
+        (lambda z: z + 1j, "Complex data not supported"),
+        (lambda z: z[:0], "at least one row is needed"),
+        (lambda z: z[:, 1:], "expected \\(n, "),
+        (lambda z: z * 1e300, "squares overflow"),
+    ],
+    ids=["huge", "strings", "ragged", "dict", "meta", "sparse", "complex", "empty", "narrow", "large"],
+)
+def test_unusable_codes(name, change, words):
+    model = fitted(name)
+    for verb in ("decode", "inverse_transform"):
+        with pytest.raises((ValueError, TypeError), match=f"{name}.{verb}: .*{words}"):
+            getattr(model, verb)(change(np.ones((2, model._n_features_out))))
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if targets(n) is not None])
+def test_targets_as_tensors(name):
+    """Half-precision targets are numbers like others; what holds no dense real numbers is refused."""
+    y = torch.tensor(targets(name))
+    assert make(name).fit(data_for(name), y.to(torch.bfloat16)).n_features_in_ == 4
+    refuses(name, X, "y is a tensor on the device 'meta'", torch.empty(len(y), device="meta"))
+    refuses(name, X, "Sparse data was passed.*y.to_dense", y.to_sparse(), TypeError)
+    refuses(name, X, "Complex data not supported", y + 1j)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if "classify" in benthic.catalogue()[n].tasks])
+def test_labels_with_gaps_or_of_several_kinds(name):
+    y = np.where(np.arange(len(X)) % 2, "a", "b").astype(object)
+    missing = "Input y contains NaN: 1 of 120 labels are missing, the first in row 3; drop"
+    for gap in (None, np.nan):
+        y[3] = gap
+        refuses(name, X, missing, y.copy())
+        refuses(name, X, missing, y.tolist())
+        refuses(name, X, missing, pd.Series(y, dtype="string"))
+        refuses(name, X, missing, pd.Series(y, dtype="category"))
+    y[3] = 7
+    refuses(name, X, "mixes strings with other labels, 'b' in row 0 and 7 in row 3", y.tolist())
 
 
 @pytest.mark.parametrize("name", NAMES)
