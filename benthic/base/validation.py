@@ -35,6 +35,7 @@ from benthic.base.arrays import (
 from benthic.base.catalogue import catalogue
 from benthic.base.errors import InvalidInput, shown
 from benthic.base.schema import Schema, is_frame
+from benthic.base.settings import check_plain
 from benthic.base.threads import one_torch_thread
 
 # scikit-learn prints whole arrays into some messages; one sentence does without them
@@ -48,6 +49,8 @@ def speaking(estimator: Any, method: str) -> Iterator[None]:
     """Prefix every error about the input with ``Class.method``."""
     prefix = f"{type(estimator).__name__}.{method}: "
     try:
+        if method == "fit":
+            check_plain(estimator)
         yield
     except (ValueError, TypeError) as error:
         text = _ARRAY_DUMP.sub(". ", str(error)).strip()
