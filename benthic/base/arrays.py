@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -111,6 +112,14 @@ def pick_device(wanted: str | torch.device | None, X: Any = None) -> torch.devic
             f"device {str(wanted)!r} is not available here; use one of 'auto', {known} that this machine has"
         ) from error
     return device
+
+
+def memory_of(device: torch.device | str = "cpu") -> float:
+    """Bytes that arrays may take on a device."""
+    device = torch.device(device)
+    if device.type == "cuda":
+        return float(torch.cuda.mem_get_info(device)[0])
+    return 0.9 * float(os.sysconf("SC_PAGE_SIZE")) * float(os.sysconf("SC_PHYS_PAGES"))
 
 
 def from_numpy(X: np.ndarray) -> Tensor:

@@ -11,7 +11,7 @@ from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Regre
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from benthic.base.arrays import Origin, host, is_tensor, largest, to_tensor
+from benthic.base.arrays import Origin, host, is_tensor, largest, memory_of, to_tensor
 from benthic.base.likelihood import Likelihood
 from benthic.base.settings import whole
 from benthic.base.validation import speaking
@@ -87,7 +87,8 @@ class Samples(_Host):
 
     def _check_draws(self, n: Any) -> None:
         check_is_fitted(self)
-        whole(f"{type(self).__name__}.sample: n", n)
+        most = max(int(memory_of() / (8 * getattr(self, "n_features_in_", 1))), 1)  # doubles that fit in memory
+        whole(f"{type(self).__name__}.sample: n", n, most=most)
 
 
 class HasDensity(_Host):

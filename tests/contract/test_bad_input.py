@@ -286,6 +286,12 @@ def test_choices_that_scikit_learn_has_and_we_have_not(value):
             model.fit(X)
 
 
+@pytest.mark.parametrize("name", [n for n in NAMES if hasattr(benthic.catalogue()[n].cls, "sample")])
+def test_more_draws_than_fit_in_memory(name):
+    with pytest.raises(ValueError, match=f"{name}.sample: n is 10{{14}}; it must be at most "):
+        fitted(name).sample(10**14)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_whole_numbers_that_no_computer_holds_as_settings(name):
     """Counts stop at what 32 bits hold, numbers at what a float holds, seeds at 63 bits."""

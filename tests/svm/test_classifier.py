@@ -317,3 +317,12 @@ def test_the_picture_shows_the_support_vectors(name):
         assert drawn == len(model.support_) + len(X) and "support vectors" in axes.get_title()
     K = rbf(X, X, 0.1)
     assert SVC(kernel="precomputed").fit(K, y).plot().axes[0].lines
+
+
+def test_a_tolerance_below_rounding_ends_where_arithmetic_does():
+    """Slopes of size 1e5 are known to some 1e-10, so a violation of 1e-14 is never seen; steps went on for ever."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(150, 5)), rng.integers(0, 2, 150)
+    model = benthic.SVC(C=1e4, tol=1e-14).fit(X, y)
+    rough = benthic.SVC(C=1e4, tol=1e-6).fit(X, y)
+    assert np.abs(model.decision_function(X) - rough.decision_function(X)).max() < 1e-3
