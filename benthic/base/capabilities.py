@@ -11,10 +11,11 @@ from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Regre
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from benthic.base.arrays import Origin, is_tensor, to_tensor
+from benthic.base.arrays import Origin, host, is_tensor, largest, memory_of, to_tensor
 from benthic.base.likelihood import Likelihood
 from benthic.base.quiet import load
 from benthic.base.settings import whole
+from benthic.base.validation import speaking
 
 # The mixins call the estimator they are mixed into; at run time they stand beside it, not below it.
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ else:
 
 def to_numpy(values: Any) -> Any:
     """A tensor on any device as NumPy; everything else as it is."""
-    return values.detach().cpu().numpy() if is_tensor(values) else values
+    return host(values) if is_tensor(values) else values
 
 
 class Classifies(ClassifierMixin, _Host):
@@ -85,7 +86,8 @@ class Samples(_Host):
 
     def _check_draws(self, n: Any) -> None:
         check_is_fitted(self)
-        whole(f"{type(self).__name__}.sample: n", n)
+        most = max(int(memory_of() / (8 * getattr(self, "n_features_in_", 1))), 1)  # doubles that fit in memory
+        whole(f"{type(self).__name__}.sample: n", n, most=most)
 
 
 class HasDensity(_Host):
@@ -173,9 +175,14 @@ class Encodes(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Host):
 
     def _arrive_codes(self, Z: Any, method: str) -> tuple[Tensor, Origin]:
         check_is_fitted(self)
-        codes, origin = to_tensor(Z)
+        with speaking(self, method):
+            codes, origin = to_tensor(Z, "Z")
         if codes.ndim != 2 or codes.shape[1] != self._n_features_out:
             raise self._fail(method, f"codes have shape {tuple(codes.shape)}; expected (n, {self._n_features_out})")
         if not bool(torch.isfinite(codes).all()):
             raise self._fail(method, "codes contain NaN or infinity")
+        if not len(codes):
+            raise self._fail(method, f"codes have shape {tuple(codes.shape)}; at least one row is needed")
+        if float(codes.abs().max()) > largest(codes.dtype):
+            raise self._fail(method, f"codes have values up to {float(codes.abs().max()):.3g}, whose squares overflow")
         return codes, origin

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class InvalidInput(ValueError):
@@ -34,6 +35,18 @@ def brief(error: BaseException, most: int = 200) -> str:
     text = " ".join(str(error).split())
     text = text if len(text) <= most else f"{text[:most]} ..."
     return text if isinstance(error, (ModelFileError, InvalidInput)) else f"{type(error).__name__}: {text}"
+
+
+def shown(value: Any, most: int = 80) -> str:
+    """A value that a person gave, short and on one line, to stand in a message.
+
+    >>> shown("age"), shown([1, 2]), shown(10**5000)
+    ("'age'", '[1, 2]', 'a whole number of more than 4300 digits')
+    """
+    if isinstance(value, int) and abs(value).bit_length() > 14_000:
+        return "a whole number of more than 4300 digits"  # which Python does not print
+    text = " ".join(repr(value).split())
+    return text if len(text) <= most else f"{text[:most]}..."
 
 
 def nearest(name: str, choices: Iterable[str]) -> str:

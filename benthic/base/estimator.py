@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
@@ -68,6 +69,24 @@ class Estimator(BaseEstimator):
                 own["trainer"] = dataclasses.replace(current, **change)
         super().set_params(**own)
         return self
+
+    if not TYPE_CHECKING:  # type checkers would take every name for known
+
+        def __getattr__(self, name: str) -> Any:
+            """What a model has only after ``fit`` is missed in these words, wherever it is asked for."""
+            if hasattr(type(self), name):  # a property that lacks something says what
+                return object.__getattribute__(self, name)
+            learned = name.endswith("_") or name.startswith("_")
+            if learned and not name.startswith("__") and not any(_is_learned(held) for held in vars(self)):
+                raise NotFittedError(
+                    f"This {type(self).__name__} instance is not fitted yet and has no {name}. Call 'fit' first."
+                )
+            text = f"{type(self).__name__!r} object has no attribute {name!r}{self._why_lacking(name)}"
+            raise AttributeError(text, name=name, obj=self)
+
+    def _why_lacking(self, name: str) -> str:
+        """Words for who asks for a verb that the model does not have; each model adds its own."""
+        return ""
 
     # -- data in -------------------------------------------------------------------------------------
 
@@ -142,6 +161,10 @@ class Estimator(BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self.accepts_missing
         return tags
+
+
+def _is_learned(name: str) -> bool:
+    return name.endswith("_") and not name.startswith("__")
 
 
 def _short(value: Any) -> str:

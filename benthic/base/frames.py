@@ -84,7 +84,7 @@ def _column_to_arrow(name: str, column: Any, kind: str) -> Any:
         raise InvalidInput(f"to_arrow: Complex data not supported, and column {name!r} is complex")
     try:
         return pa.Array.from_pandas(column) if kind == "pandas" else column.to_arrow()
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OverflowError) as error:
         raise InvalidInput(
             f"to_arrow: column {name!r} of type {column.dtype} mixes types or has no table form "
             f"({_first_line(error)}); convert it to one type, for example with astype(float) or astype(str)"

@@ -53,11 +53,11 @@ def _bar() -> Any:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}"),
-        TextColumn("{task.fields[speed]}"),
+        TextColumn("{task.fields[note]}", markup=False),
+        TextColumn("{task.fields[speed]}", markup=False),
         TimeRemainingColumn(),
         console=Console(stderr=True),
         transient=True,

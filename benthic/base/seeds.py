@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-from benthic.base.errors import InvalidInput
+from benthic.base.errors import InvalidInput, shown
 from benthic.base.settings import is_whole
 
 
@@ -28,8 +28,10 @@ def seed_of(random_state: Any) -> int:
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(2, np.uint32).view(np.uint64)[0] >> 1)
     if is_whole(random_state):
-        if random_state < 0:
-            raise InvalidInput(f"random_state is {random_state}; it must be a non-negative integer or None")
+        if not 0 <= random_state < 2**63:
+            raise InvalidInput(
+                f"random_state is {shown(random_state)}; it must be a non-negative integer below 2**63, or None"
+            )
         return int(random_state)
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(0, 2**31 - 1))

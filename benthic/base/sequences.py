@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from benthic.base import symbols
-from benthic.base.arrays import Origin, as_float, float_name, from_numpy, is_tensor
+from benthic.base.arrays import Origin, float_name, host, is_tensor, largest, to_tensor
 from benthic.base.errors import InvalidInput
 from benthic.base.estimator import Estimator
 from benthic.base.likelihood import Likelihood, Measure
@@ -264,19 +264,8 @@ def _read_part(part: Any, i: int) -> tuple[Tensor, str, str]:
 
 def _as_tensor(X: Any, what: str) -> tuple[Tensor, str, str]:
     """A float tensor, whether it came from NumPy or torch, and the floating type of the answers."""
-    if is_tensor(X):
-        if X.is_complex() or X.layout != torch.strided:
-            raise InvalidInput(f"{what} is complex or sparse; dense real numbers are needed")
-        return as_float(X), "torch", float_name(X.dtype)
-    try:
-        array = np.asarray(X)
-        if array.dtype.kind not in "fiub":
-            array = np.asarray(X, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"{what} is not a rectangle of numbers ({error})") from error
-    if array.dtype not in (np.float32, np.float64):
-        array = array.astype(np.float64)
-    return from_numpy(array), "numpy", str(array.dtype)
+    tensor, origin = to_tensor(X, what)
+    return tensor, origin.kind, origin.dtype
 
 
 def _joined(parts: list[tuple[Tensor, str, str]]) -> tuple[Ragged, SequenceOrigin]:
@@ -307,7 +296,7 @@ def _joined(parts: list[tuple[Tensor, str, str]]) -> tuple[Ragged, SequenceOrigi
 def _check_numbers(ragged: Ragged, missing: bool) -> None:
     """Refuse infinities, numbers whose squares overflow, and NaN unless it means missing."""
     values = ragged.values
-    limit = torch.finfo(values.dtype).max ** 0.5 * 1e-3
+    limit = largest(values.dtype)
     if bool(values.abs().amax() <= limit):  # NaN is never so
         return
     gaps = torch.isnan(values)
@@ -333,5 +322,5 @@ def _place(ragged: Ragged, mask: Tensor) -> str:
 def _off_device(X: Any) -> Any:
     """Tensors as NumPy arrays."""
     if is_tensor(X):
-        return X.detach().cpu().numpy()
-    return [part.detach().cpu().numpy() for part in X]
+        return host(X)
+    return [host(part, f"sequence {i}") for i, part in enumerate(X)]

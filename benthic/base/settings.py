@@ -6,14 +6,22 @@ neither. A method or class that speaks in front of the setting is part of its na
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Collection, Hashable
+import sys
+from collections.abc import Collection, Hashable, Mapping
+from functools import cache
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
-from benthic.base.errors import InvalidInput, nearest
+from benthic.base.errors import InvalidInput, nearest, shown
+
+# what a declared type means in words; settings declared otherwise are checked where they are used
+_LARGEST = int(sys.float_info.max)
+_MOST = 2**31 - 1  # of what is counted, so that 32 bits hold it
+_PLAIN = {"bool": "True or False", "int": "a whole number", "float": "a number", "str": "a word", "None": "None"}
 
 
 def is_whole(value: Any, least: float = -math.inf, most: float = math.inf) -> bool:
@@ -26,8 +34,9 @@ def is_whole(value: Any, least: float = -math.inf, most: float = math.inf) -> bo
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is one real number; infinity and NaN are such."""
-    return not isinstance(value, bool) and isinstance(value, Real)
+    """Whether a value is one real number that a float can hold; infinity and NaN are such."""
+    beyond = isinstance(value, Integral) and abs(int(value)) > _LARGEST
+    return not isinstance(value, bool) and isinstance(value, Real) and not beyond
 
 
 def is_real(value: Any) -> bool:
@@ -35,8 +44,35 @@ def is_real(value: Any) -> bool:
     return is_number(value) and math.isfinite(value)
 
 
-def whole(name: str, value: Any, least: int = 1, *, optional: bool = False) -> Any:
-    """The whole number of at least ``least`` as an int; optional: None is given back as it is.
+def check_plain(estimator: Any) -> None:
+    """Refuse arrays, tensors, functions and numbers of more than 64 bits where a setting is declared as a plain value.
+
+    So that no comparison meets an array, whose truth is ambiguous, and compiled code no number that it cannot hold.
+    """
+    for name, kinds in _plain_settings(estimator.__class__).items():
+        value = getattr(estimator, name)
+        if isinstance(value, Integral) and abs(int(value)) >= 2**63:
+            raise InvalidInput(f"{name} is {shown(value)}; whole numbers go up to 2**63 - 1 = 9223372036854775807")
+        if value is None or isinstance(value, (bool, str, Real, np.generic)):
+            continue
+        if not (getattr(value, "ndim", 1) == 0 or ("a mapping" in kinds and isinstance(value, Mapping))):
+            raise InvalidInput(f"{name} is {shown(value)}; it must be {' or '.join(kinds)}")
+
+
+@cache
+def _plain_settings(cls: Any) -> dict[str, list[str]]:
+    """The settings of a class that are declared as plain values or mappings, with what they must be in words."""
+    found = {}
+    for name, parameter in inspect.signature(cls).parameters.items():
+        declared = str(getattr(parameter.annotation, "__name__", parameter.annotation)).split(" | ")
+        kinds = ["a mapping" if kind.startswith("Mapping[") else _PLAIN.get(kind, "") for kind in declared]
+        if all(kinds):
+            found[name] = kinds
+    return found
+
+
+def whole(name: str, value: Any, least: int = 1, *, most: int = _MOST, optional: bool = False) -> Any:
+    """The whole number from ``least`` to ``most`` as an int; optional: None is given back as it is.
 
     >>> whole("epochs", np.int64(5))
     5
@@ -46,8 +82,12 @@ def whole(name: str, value: Any, least: int = 1, *, optional: bool = False) -> A
     """
     if optional and value is None:
         return None
+    if is_whole(value, least) and value > most:
+        raise InvalidInput(f"{name} is {shown(value)}; it must be at most {most}")
     if not is_whole(value, least):
-        raise InvalidInput(f"{name} is {value!r}; it must be a whole number of at least {least}{_or_none(optional)}")
+        raise InvalidInput(
+            f"{name} is {shown(value)}; it must be a whole number of at least {least}{_or_none(optional)}"
+        )
     return int(value)
 
 
@@ -68,7 +108,7 @@ def number(
         return None
     inside = is_number(value) and low <= value <= high
     if not inside or (value == low and ends[0] == "(") or (value == high and ends[1] == ")"):
-        raise InvalidInput(f"{name} is {value!r}; it must be {_interval(low, high, ends)}{_or_none(optional)}")
+        raise InvalidInput(f"{name} is {shown(value)}; it must be {_interval(low, high, ends)}{_or_none(optional)}")
     return float(value)
 
 
@@ -88,16 +128,17 @@ def one_of(name: str, value: Any, choices: Collection[Any], besides: str = "") -
     Traceback (most recent call last):
     benthic.base.errors.InvalidInput: solver 'newtn' is unknown; did you mean 'newton'?; use newton, lbfgs
     """
-    if not isinstance(value, Hashable) or value not in choices:
+    if getattr(value, "ndim", 0) or not isinstance(value, Hashable) or value not in choices:
         words = [str(choice) for choice in choices]
-        raise InvalidInput(f"{name} {value!r} is unknown{nearest(str(value), words)}; use {besides}{', '.join(words)}")
+        hint = nearest(value, words) if isinstance(value, str) else ""
+        raise InvalidInput(f"{name} {shown(value)} is unknown{hint}; use {besides}{', '.join(words)}")
     return value
 
 
 def flag(name: str, value: Any) -> bool:
     """True or False, Python's or NumPy's."""
     if not isinstance(value, (bool, np.bool_)):
-        raise InvalidInput(f"{name} is {value!r}; it must be True or False")
+        raise InvalidInput(f"{name} is {shown(value)}; it must be True or False")
     return bool(value)
 
 
@@ -113,7 +154,7 @@ def sizes(name: str, value: Any, *, empty: bool = False) -> tuple[int, ...]:
         several = (value,)
     if not all(is_whole(size, 1) for size in several) or not (several or empty):
         many = "" if empty else "one or more "
-        raise InvalidInput(f"{name} is {value!r}; give {many}whole numbers of at least 1")
+        raise InvalidInput(f"{name} is {shown(value)}; give {many}whole numbers of at least 1")
     return tuple(map(int, several))
 
 

@@ -21,15 +21,28 @@ from sklearn.utils.validation import (
 )
 from torch import Tensor
 
-from benthic.base.arrays import Origin, as_float, float_name, from_numpy, is_tensor
+from benthic.base.arrays import (
+    Origin,
+    as_float,
+    check_dense,
+    float_name,
+    from_numpy,
+    host,
+    is_tensor,
+    largest,
+    no_number,
+)
 from benthic.base.catalogue import catalogue
-from benthic.base.errors import InvalidInput, ModelFileError
+from benthic.base.errors import InvalidInput, ModelFileError, shown
 from benthic.base.forks import refuse_lost_threads
 from benthic.base.schema import Schema, is_frame
+from benthic.base.settings import check_plain
 from benthic.base.threads import one_torch_thread
 
 # scikit-learn prints whole arrays into some messages; one sentence does without them
 _ARRAY_DUMP = re.compile(r"[:.]?\s*\n(?:array=)?(?:\[[-+\d.ejnaif\s\[\],]*\]|[-+\d.ejnaif]+)\.?\s*(?=\n|$|[A-Z])")
+# what Python and NumPy say of cells that are no numbers
+_UNCONVERTED = re.compile("could not convert string to float|must be a string or a (real )?number|array element with a")
 
 
 @contextmanager
@@ -38,6 +51,8 @@ def speaking(estimator: Any, method: str) -> Iterator[None]:
     refuse_lost_threads()
     prefix = f"{type(estimator).__name__}.{method}: "
     try:
+        if method == "fit":
+            check_plain(estimator)
         yield
     except (ValueError, TypeError) as error:
         text = _ARRAY_DUMP.sub(". ", str(error)).strip()
@@ -45,6 +60,19 @@ def speaking(estimator: Any, method: str) -> Iterator[None]:
             raise
         kind = next((k for k in (TypeError, ModelFileError) if isinstance(error, k)), InvalidInput)
         raise kind(prefix + text) from error
+
+
+@contextmanager
+def _converting(values: Any, what: str) -> Iterator[None]:
+    """Say which cell is no number, where arrays are made of ``values``."""
+    try:
+        yield
+    except (OverflowError, TypeError, ValueError) as error:
+        if not isinstance(error, OverflowError) and not _UNCONVERTED.search(str(error)):
+            raise
+        kind, where = TypeError if isinstance(error, TypeError) else InvalidInput, no_number(values, what)
+        known = "" if isinstance(error, OverflowError) or "element" in str(error) else f"{error}; "
+        raise kind(f"{known}{where or f'{what} is no array of numbers'}") from error
 
 
 def arrive(
@@ -108,22 +136,20 @@ def _arrive_array(estimator: Any, X: Any, reset: bool, missing: bool) -> tuple[T
             "the model was fitted on a frame with categories; pass a frame with the columns "
             + ", ".join(map(repr, schema.names))
         )
-    array = validate_data(
-        estimator,
-        X,
-        reset=reset,
-        dtype=[np.float64, np.float32],
-        ensure_all_finite=False,
-        accept_sparse=False,
-    )
+    with _converting(X, "X"):
+        array = validate_data(
+            estimator,
+            X,
+            reset=reset,
+            dtype=[np.float64, np.float32],
+            ensure_all_finite=False,
+            accept_sparse=False,
+        )
     return from_numpy(array), Origin("numpy", str(array.dtype))
 
 
 def _arrive_tensor(estimator: Any, X: Tensor, reset: bool) -> tuple[Tensor, Origin]:
-    if X.is_complex():
-        raise InvalidInput("Complex data not supported")
-    if X.layout != torch.strided:
-        raise TypeError("Sparse data was passed, but dense data is required; use X.to_dense()")
+    check_dense(X)
     if X.ndim != 2:
         raise InvalidInput(
             f"Expected 2D array, got {X.ndim}D array instead. Reshape your data either using X.reshape(-1, 1) "
@@ -142,21 +168,21 @@ def _arrive_tensor(estimator: Any, X: Tensor, reset: bool) -> tuple[Tensor, Orig
 
 def _check_finite(estimator: Any, X: Tensor, missing: bool) -> None:
     """Refuse NaN (unless it means missing), infinities, and numbers whose squares overflow."""
-    limit = torch.finfo(X.dtype).max ** 0.5 * 1e-3
+    limit = largest(X.dtype)
     if X.numel():
         with one_torch_thread() if X.device.type == "cpu" else nullcontext():  # threads would go on waiting for work
             low, high = X.aminmax()  # one sweep; NaN fails both comparisons
         if bool((high <= limit) & (low >= -limit)):
             return
-    largest = X.abs().max() if not missing else X.nan_to_num(0.0, torch.inf, torch.inf).abs().max()
-    if not missing and bool(torch.isnan(largest)):
+    most = X.abs().max() if not missing else X.nan_to_num(0.0, torch.inf, torch.inf).abs().max()
+    if not missing and bool(torch.isnan(most)):
         raise InvalidInput(_nan_text(estimator, X))
-    if bool(largest > limit):
+    if bool(most > limit):
         where = _column(estimator, int((X.nan_to_num(0.0, torch.inf, torch.inf).abs() > limit).any(0).nonzero()[0]))
-        if bool(torch.isinf(largest)):
+        if bool(torch.isinf(most)):
             raise InvalidInput(f"Input X contains infinity or a value too large for {X.dtype}, in {where}.")
         raise InvalidInput(
-            f"X has values up to {float(largest):.3g} in {where}, whose squares overflow {X.dtype}; rescale that column"
+            f"X has values up to {float(most):.3g} in {where}, whose squares overflow {X.dtype}; rescale that column"
         )
 
 
@@ -184,13 +210,15 @@ def check_weights(weight: Any, X: Tensor) -> Tensor | None:
     if weight is None:
         return None
     if is_tensor(weight):
+        check_dense(weight, "sample_weight")
         checked = as_float(weight).to(X.device, X.dtype)
         if checked.shape != (len(X),):
             raise InvalidInput(f"sample_weight.shape == {tuple(checked.shape)}, expected ({len(X)},)!")
         if not bool(torch.isfinite(checked).all()):
             raise InvalidInput("sample_weight contains NaN or infinity")
     else:
-        array = _check_sample_weight(weight, np.empty((len(X), 1)), dtype=np.float64)
+        with _converting(weight, "sample_weight"):
+            array = _check_sample_weight(weight, np.empty((len(X), 1)), dtype=np.float64)
         checked = from_numpy(np.ascontiguousarray(array)).to(X.device, X.dtype)
     if bool((checked < 0).any()):
         raise InvalidInput("sample_weight has negative values; weights count rows and must be >= 0")
@@ -207,11 +235,9 @@ def check_labels(y: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Class labels as codes 0..k-1 with the sorted classes."""
     if y is None:
         raise InvalidInput("requires y to be passed, but the target y is None")
-    labels = y.detach().cpu().numpy() if is_tensor(y) else y
-    labels = column_or_1d(_series(labels), warn=True)
+    labels = column_or_1d(_label_array(y), warn=True)
     _same_length(labels, n)
-    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-        raise InvalidInput("Input y contains NaN or infinity")
+    _check_labels_whole(labels)
     try:
         check_classification_targets(labels)
     except ValueError as error:
@@ -227,16 +253,54 @@ def check_labels(y: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
     return classes, codes.astype(np.int64)
 
 
+def _label_array(y: Any) -> Any:
+    """Labels in any of their forms as NumPy, or as what NumPy reads; a list keeps what is no string beside strings."""
+    if is_tensor(y):
+        return host(y, "y")
+    if isinstance(y, (list, tuple)) and any(isinstance(label, str) for label in y):
+        return np.array(y, dtype=object)
+    return _series(y)
+
+
+def _check_labels_whole(labels: np.ndarray) -> None:
+    """Refuse missing labels, and strings beside numbers, which have no order."""
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        first = int(np.flatnonzero(~np.isfinite(labels))[0])
+        raise InvalidInput(f"Input y contains NaN or infinity, the first in row {first}; drop these rows")
+    if labels.dtype.kind != "O" or set(map(type, labels)) == {str}:
+        return
+    gaps = [row for row, label in enumerate(labels) if _is_missing(label)]
+    if gaps:
+        raise InvalidInput(
+            f"Input y contains NaN: {len(gaps)} of {len(labels)} labels are missing, the first in row {gaps[0]}; drop "
+            "these rows, or name the label 'unknown'"
+        )
+    strings = [isinstance(label, str) for label in labels]
+    if any(strings) and not all(strings):
+        first, other = strings.index(True), strings.index(False)
+        raise InvalidInput(
+            f"y mixes strings with other labels, {shown(labels[first])} in row {first} and {shown(labels[other])} in "
+            f"row {other}; make all of them strings, or all numbers"
+        )
+
+
+def _is_missing(label: Any) -> bool:
+    """Whether a label is None, NaN, NaT or pandas' NA, none of which equals itself."""
+    return label is None or type(label).__name__ == "NAType" or (not hasattr(label, "__len__") and label != label)
+
+
 def check_targets(y: Any, n: int) -> Tensor:
     """Numbers to predict, (n,) or (n, k), as a float tensor."""
     if y is None:
         raise InvalidInput("requires y to be passed, but the target y is None")
     if is_tensor(y):
+        check_dense(y, "y")
         targets = as_float(y).cpu()
     else:
-        checked = check_array(
-            _series(y), ensure_2d=False, allow_nd=False, dtype=[np.float64, np.float32], input_name="y"
-        )
+        with _converting(y, "y"):
+            checked = check_array(
+                _series(y), ensure_2d=False, allow_nd=False, dtype=[np.float64, np.float32], input_name="y"
+            )
         targets = from_numpy(checked)
     _same_length(targets, n)
     if not bool(torch.isfinite(targets).all()):

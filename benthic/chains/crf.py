@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benthic.base.arrays import host
 from benthic.base.errors import InvalidInput
 from benthic.base.sequences import Ragged
 from benthic.chains.messages import log_partition
@@ -128,7 +129,7 @@ def read_labels(y: object) -> tuple[np.ndarray, np.ndarray, str]:
     (['noun', 'verb', 'noun'], [2, 1], 'lists')
     """
     if isinstance(y, Tensor):
-        y = y.detach().cpu().numpy()
+        y = host(y, "y")
     if y is None:
         raise InvalidInput("requires y to be passed, but the target y is None")
     if not isinstance(y, (list, tuple, np.ndarray)) or (isinstance(y, np.ndarray) and y.ndim not in (1, 2)):
@@ -149,7 +150,7 @@ def read_labels(y: object) -> tuple[np.ndarray, np.ndarray, str]:
 
 def _part(part: object, i: int) -> np.ndarray:
     if isinstance(part, Tensor):
-        part = part.detach().cpu().numpy()
+        part = host(part, f"y of sequence {i}")
     found = np.asarray(list(part) if isinstance(part, str) else part)
     if found.dtype == object and all(isinstance(label, str) for label in found.ravel().tolist()):
         found = found.astype(str)

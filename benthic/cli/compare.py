@@ -12,6 +12,7 @@ from benthic.base.errors import nearest
 from benthic.cli.failure import Usage
 from benthic.cli.fit import DataArgument, Drop
 from benthic.cli.look import AsJson
+from benthic.cli.use import SafeCsv
 
 TASKS = ("generate", "classify", "regress", "cluster")
 
@@ -54,6 +55,7 @@ def compare(
         str | None,
         typer.Option(metavar="T", help="Begin no fit of a generator that would end later, such as 9m; go on later."),
     ] = None,
+    safe_csv: SafeCsv = False,
     json: AsJson = False,
 ) -> None:
     """Compare models on DATA under one budget: a table with error bars, a verdict, and one HTML report.
@@ -87,5 +89,6 @@ def compare(
         jobs,
         tune,
         stop_after,
+        safe_csv,
     )
     contest.run(asked, json)

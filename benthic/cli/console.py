@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 from benthic.base.errors import InvalidInput
+from benthic.base.harmless import visible
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> None:
     """Print rows under their names; with lines and colors when a person looks."""
-    cells = [[str(cell) for cell in row] for row in rows]
+    columns, title = [_cell(name) for name in columns], _cell(title)
+    cells = [[_cell(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
         from rich.console import Console
         from rich.table import Table
         from rich.text import Text
 
-        drawn = Table(*columns, title=title or None, title_justify="left", header_style="bold cyan")
+        head = Text(title, style="table.title") if title else None  # as Text, square brackets are no markup
+        drawn = Table(title=head, title_justify="left", header_style="bold cyan")
+        for name in columns:
+            drawn.add_column(Text(name))
         for row in cells:
             drawn.add_row(*(Text(cell) for cell in row))
         Console().print(drawn)
@@ -31,14 +37,24 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str = ""
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
+def _cell(value: Any) -> str:
+    return visible(str(value)).replace("\n", " ")
+
+
 def as_json(value: Any) -> None:
     """Print one JSON document; numbers that JSON cannot write become null."""
-    print(json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False))
+    text = json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False)
+    print(re.sub("[\x7f-\x9f]", lambda found: f"\\u{ord(found[0]):04x}", text))  # JSON spells out the other controls
+
+
+def answer(text: str = "") -> None:
+    """A line of the answer, or several."""
+    print(visible(text))
 
 
 def say(text: str) -> None:
     """A remark for the person, beside the answer."""
-    print(text, file=sys.stderr, flush=True)
+    print(visible(text), file=sys.stderr, flush=True)
 
 
 def plain(value: Any, finite: bool = True) -> Any:

@@ -45,6 +45,7 @@ class Asked:
     jobs: int = 1
     tune: int = 0
     stop_after: str | None = None
+    safe_csv: bool = False
 
 
 def run(asked: Asked, json: bool) -> None:
@@ -59,12 +60,12 @@ def run(asked: Asked, json: bool) -> None:
     if folder.is_file():
         raise Usage(f"--out {folder} is a file; a comparison is kept in a folder")
     found = _compare(asked, models, inputs, task, budget, folder)
-    keep(found, folder, held_labels(found, inputs))
+    keep(found, folder, held_labels(found, inputs), safe_csv=asked.safe_csv)
     if json:
         console.as_json({**found.to_dict(), "folder": str(folder), "report": str(folder / "report.html")})
         return
     tell(found)
-    print(f"\n{folder / 'report.html'}: open it in a browser; fits and tables are beside it")
+    console.answer(f"\n{folder / 'report.html'}: open it in a browser; fits and tables are beside it")
 
 
 def _compare(asked: Asked, models: Any, inputs: Inputs, task: str | None, budget: Budget, folder: Path) -> Comparison:
@@ -119,12 +120,15 @@ def held_labels(found: Comparison, inputs: Inputs) -> np.ndarray | None:
     return chosen if names is None or chosen.dtype.kind not in "iu" else names[chosen]
 
 
-def keep(found: Comparison, folder: Path, labels: np.ndarray | None = None) -> None:
-    """Write the tables and, last, the report; labels: of the held-out rows, to color maps by."""
+def keep(found: Comparison, folder: Path, labels: np.ndarray | None = None, *, safe_csv: bool = False) -> None:
+    """Write the tables and, last, the report.
+
+    labels: of the held-out rows, to color maps by. safe_csv: as ``safe`` of ``Comparison.to_csv``.
+    """
     from benthic.leaderboard.contest.showing.page import write_report
 
     found.to_json(folder / "comparison.json")
-    found.to_csv(folder / "table.csv")
+    found.to_csv(folder / "table.csv", safe=safe_csv)
     found.to_markdown(folder / "table.md")
     write_report(found, folder / "report.html", labels)
 
@@ -135,9 +139,9 @@ def tell(found: Comparison) -> None:
     seeds = f"{len(found.seeds)} seed{'' if len(found.seeds) == 1 else 's'}"
     title = f"{found.task} on {found.data.name}: {found.data.rows} rows; {found.budget}, {seeds}"
     console.table(columns, rows, title)
-    print()
+    console.answer()
     for sentence in found.verdict:
-        print(sentence)
+        console.answer(sentence)
 
 
 def _narrowed(columns: list[str], rows: list[list[str]], metrics: Sequence[str]) -> tuple[list[str], list[list[str]]]:

@@ -15,7 +15,7 @@ from benthic.base.catalogue import Entry, catalogue
 from benthic.base.errors import Interrupted, InvalidInput, ModelFileError
 from benthic.base.modelfile import load
 from benthic.cli import runs, settings
-from benthic.cli.console import as_json, plain, say
+from benthic.cli.console import answer, as_json, plain, say
 from benthic.cli.failure import Usage
 from benthic.cli.given import Basis, basis, check, kind_said, open_given, settle
 from benthic.cli.inputs import JUDGED, Inputs, open_data, split, suited
@@ -122,7 +122,7 @@ def report_to(outcome: Outcome, json: bool) -> None:
     what = "held-out rows" if outcome.split == "test" else "rows it was fitted on"
     if outcome.found:
         print_measures(outcome.found, f"{type(outcome.model).__name__} on {outcome.rows} {what}{outcome.basis.words}")
-    print(f"\n{outcome.run.folder}: fitted in {outcome.seconds:.1f} s; see {outcome.run.report_path}")
+    answer(f"\n{outcome.run.folder}: fitted in {outcome.seconds:.1f} s; see {outcome.run.report_path}")
 
 
 # -- settings ------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import typer
 
 from benthic.base.catalogue import catalogue
 from benthic.base.errors import nearest
-from benthic.cli.console import as_json, table
+from benthic.cli.console import answer, as_json, table
 from benthic.cli.failure import Usage
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
@@ -84,26 +84,26 @@ def _facts(run: Any) -> dict[str, Any]:
 
 def _print(facts: dict[str, Any]) -> None:
     if "file" in facts:
-        print(f"{facts['summary']}\n\n{facts['file']}: {size(facts['bytes'])}")
+        answer(f"{facts['summary']}\n\n{facts['file']}: {size(facts['bytes'])}")
         return
     config = facts["config"]
-    print(f"{facts['run']} ({facts['state']})")
+    answer(f"{facts['run']} ({facts['state']})")
     if facts["summary"]:
-        print(facts["summary"])
+        answer(facts["summary"])
     rows = [("model", config["model"]), ("data", config["data"]), ("target", config["target"])]
     rows += [("given", ", ".join(map(str, config["given"])) or None)]
     rows += [("drop", ", ".join(map(str, config["drop"])) or None), ("seed", config["seed"])]
     rows += [(f"{name}", value) for name, value in flat(config["params"]).items()]
-    print()
+    answer()
     table(("setting", "value"), [(name, value) for name, value in rows if value is not None])
     for title, line in (("last epoch", facts["last"]), ("evaluation", facts["evaluation"])):
         if line:
-            print()
+            answer()
             table((title, "value"), [(key, number(value)) for key, value in line.items()])
-    print()
+    answer()
     table(("file", "size"), [(name, size(held)) for name, held in facts["files"].items()])
     if facts["state"] != "finished":
-        print(f"\nbenthic resume {facts['run']} goes on")
+        answer(f"\nbenthic resume {facts['run']} goes on")
 
 
 def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

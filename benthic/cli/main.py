@@ -12,6 +12,7 @@ import typer
 from benthic import __version__
 from benthic.base.errors import nearest
 from benthic.cli import compare, demo, fit, look, use
+from benthic.cli.console import say
 from benthic.cli.failure import FAILED, INTERRUPTED, USAGE, Usage, one_line
 
 # click's class, whether typer brings its own copy of click or not
@@ -106,7 +107,7 @@ def _warn(message: Any, category: Any, filename: Any, lineno: Any, file: Any = N
 
 
 def _say(text: str) -> None:
-    print(f"benthic: {text}", file=sys.stderr, flush=True)
+    say(f"benthic: {text}")
 
 
 def _usage_text(error: Any) -> str:

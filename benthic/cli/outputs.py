@@ -12,6 +12,7 @@ import numpy as np
 
 from benthic.base.errors import InvalidInput
 from benthic.base.files import write_atomic
+from benthic.base.harmless import FORMULA, inert, visible
 from benthic.base.schema import is_frame, to_arrow
 from benthic.cli.failure import Usage
 
@@ -25,11 +26,17 @@ def check_ending(out: Path | None) -> None:
 
 
 def write(
-    values: Any, out: Path | None, columns: Sequence[str] = (), beside: Mapping[str, np.ndarray] | None = None
+    values: Any,
+    out: Path | None,
+    columns: Sequence[str] = (),
+    beside: Mapping[str, np.ndarray] | None = None,
+    *,
+    safe: bool = False,
 ) -> None:
     """Write a frame, or an array (n, *event) under the given column names.
 
-    beside: further columns of tables, which NPY files of the examples alone do without.
+    beside: further columns of tables, which NPY files of the examples alone do without. safe: no cell of a CSV file
+    begins as a formula.
     """
     if out is not None and out.suffix.lower() == ".npy":
         write_atomic(out, _npy(values))
@@ -38,10 +45,11 @@ def write(
     for name, column in (beside or {}).items():
         table = table.append_column(name, [column.tolist()])
     if out is None:
-        sys.stdout.write(_csv(table).decode())
+        text = _csv(table, safe).decode()
+        sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
         sys.stdout.flush()
     elif out.suffix.lower() == ".csv":
-        write_atomic(out, _csv(table))
+        write_atomic(out, _csv(table, safe))
     else:
         import pyarrow.parquet as pq
 
@@ -60,16 +68,21 @@ def _table(values: np.ndarray, columns: Sequence[str]) -> Any:
     )
 
 
-def _csv(table: Any) -> bytes:
+def _csv(table: Any, safe: bool) -> bytes:
     import pyarrow as pa
-    from pyarrow import csv
+    from pyarrow import compute, csv, types
 
-    plain = {
-        name: column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-        for name, column in zip(table.column_names, table.columns, strict=True)
-    }
+    columns = [column.cast(column.type.value_type) if types.is_dictionary(column.type) else column for column in table]
+    names = table.column_names
+    if safe:
+        texts = [types.is_string(column.type) or types.is_large_string(column.type) for column in columns]
+        columns = [
+            compute.replace_substring_regex(column, FORMULA, r"'\1") if text else column
+            for column, text in zip(columns, texts, strict=True)
+        ]
+        names = [inert(name) for name in names]
     buffer = io.BytesIO()
-    csv.write_csv(pa.table(plain), buffer)
+    csv.write_csv(pa.table(columns, names), buffer)
     return buffer.getvalue()
 
 

@@ -123,14 +123,14 @@ def _plain(found: Comparison, table: tour_table.TableChapter, out: Path, seconds
 
 def _tell(found: Comparison, table: tour_table.TableChapter, out: Path, seconds: float) -> None:
     tell(found)
-    print()
+    console.answer()
     tell(replace(table.classify, data=replace(table.classify.data, name="flats")))
-    print()
+    console.answer()
     columns = ("column", "measured", *table.filled[0][2])
     console.table(
         columns, tour_table.filled_rows(table), f"{100 * tour_table.HIDDEN:.0f} % of the cells filled in again"
     )
-    print()
+    console.answer()
     console.table(*tour_table.first_rows(table.drawn), "new rows, drawn from GaussianMixture")
-    print(f"\n{out}: written after {seconds:.0f} s; open it in a browser")
-    print(f"Now your own data: {_TRY}")
+    console.answer(f"\n{out}: written after {seconds:.0f} s; open it in a browser")
+    console.answer(f"Now your own data: {_TRY}")

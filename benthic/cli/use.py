@@ -14,6 +14,9 @@ Out = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="A .csv, .parquet or .npy file; without it, CSV on stdout."),
 ]
+SafeCsv = Annotated[
+    bool, typer.Option("--safe-csv", help="Put ' before cells of CSV that a spreadsheet would take for formulas.")
+]
 GivenColumns = Annotated[
     list[str] | None,
     typer.Option("--given", metavar="COL", help="The condition of each row; by default the column of the run."),
@@ -25,11 +28,12 @@ def predict(
     data: DataArgument,
     out: Out = None,
     proba: Annotated[bool, typer.Option("--proba", help="The probability of every class instead.")] = False,
+    safe_csv: SafeCsv = False,
 ) -> None:
     """Predict the rows of DATA."""
     from benthic.cli import work
 
-    work.predict(run, data, out, proba)
+    work.predict(run, data, out, proba, safe_csv)
 
 
 def sample(
@@ -46,6 +50,7 @@ def sample(
         ),
     ] = None,
     out: Out = None,
+    safe_csv: SafeCsv = False,
 ) -> None:
     """Draw new examples: a table comes back as a table, with the same names, types and categories.
 
@@ -54,17 +59,19 @@ def sample(
     """
     from benthic.cli import work
 
-    work.sample(run, n, seed, tuple(given or ()), out)
+    work.sample(run, n, seed, tuple(given or ()), out, safe_csv)
 
 
-def impute(run: RunArgument, data: DataArgument, given: GivenColumns = None, out: Out = None) -> None:
+def impute(
+    run: RunArgument, data: DataArgument, given: GivenColumns = None, out: Out = None, safe_csv: SafeCsv = False
+) -> None:
     """Fill the empty cells of DATA: the same rows and columns come back, and what was there stays as it was.
 
     A model fitted with --given is told the condition of every row that has one.
     """
     from benthic.cli import work
 
-    work.impute(run, data, tuple(given or ()), out)
+    work.impute(run, data, tuple(given or ()), out, safe_csv)
 
 
 def forecast(
@@ -73,11 +80,12 @@ def forecast(
     steps: Annotated[int, typer.Option("-h", "--steps", metavar="H", min=1, help="How many steps ahead.")] = 10,
     level: Annotated[float, typer.Option(metavar="P", help="Probability that each interval holds the truth.")] = 0.9,
     out: Out = None,
+    safe_csv: SafeCsv = False,
 ) -> None:
     """Go on with the sequences of DATA: one line a step, with its interval."""
     from benthic.cli import work
 
-    work.forecast(run, data, steps, level, out)
+    work.forecast(run, data, steps, level, out, safe_csv)
 
 
 def evaluate(

@@ -31,7 +31,7 @@ _TASKS = {
 }
 
 
-def predict(run: Path, data: str, out: Path | None, proba: bool) -> None:
+def predict(run: Path, data: str, out: Path | None, proba: bool, safe: bool) -> None:
     """Write the answers for every row."""
     outputs.check_ending(out)
     model, config = model_of(run)
@@ -43,10 +43,10 @@ def predict(run: Path, data: str, out: Path | None, proba: bool) -> None:
         columns = [f"p({label})" for label in getattr(model, "classes_", range(answer.shape[1]))]
     else:
         columns = ["prediction"] if answer.ndim == 1 else [f"prediction_{k}" for k in range(answer.shape[1])]
-    outputs.write(answer, out, columns)
+    outputs.write(answer, out, columns, safe=safe)
 
 
-def sample(run: Path, n: int, seed: int | None, given: Sequence[str], out: Path | None) -> None:
+def sample(run: Path, n: int, seed: int | None, given: Sequence[str], out: Path | None, safe: bool) -> None:
     """Write new examples, given labels or vectors in turn where the model learned with them; tables say which."""
     outputs.check_ending(out)
     model, config = model_of(run)
@@ -54,10 +54,10 @@ def sample(run: Path, n: int, seed: int | None, given: Sequence[str], out: Path 
     held = wish(model, given, n, *((config.given, config.classes) if config else ()))
     drawn = model.sample(n, seed=seed) if held is None else model.sample(n, seed=seed, given=held)
     beside = {} if held is None else named(held, config.given if config else ())
-    outputs.write(drawn, out, config.columns if config else (), beside)
+    outputs.write(drawn, out, config.columns if config else (), beside, safe=safe)
 
 
-def impute(run: Path, data: str, given: Sequence[str], out: Path | None) -> None:
+def impute(run: Path, data: str, given: Sequence[str], out: Path | None, safe: bool) -> None:
     """Write the rows with their empty cells filled."""
     outputs.check_ending(out)
     model, config = model_of(run)
@@ -66,10 +66,10 @@ def impute(run: Path, data: str, given: Sequence[str], out: Path | None) -> None
     columns, drop = (config.given, config.drop) if config else ((), ())
     outside = Outside(config.target if config else None, given or columns, drop)
     filled, names = fill(model, data, outside)
-    outputs.write(filled, out, names)
+    outputs.write(filled, out, names, safe=safe)
 
 
-def forecast(run: Path, data: str, steps: int, level: float, out: Path | None) -> None:
+def forecast(run: Path, data: str, steps: int, level: float, out: Path | None, safe: bool) -> None:
     """Write the next steps of every sequence, one line a step."""
     outputs.check_ending(out)
     model, config = model_of(run)
@@ -83,7 +83,7 @@ def forecast(run: Path, data: str, steps: int, level: float, out: Path | None) -
     for j in range(width):
         mark = f"_{j}" if width > 1 else ""
         columns |= {f"mean{mark}": mean[:, j], f"low{mark}": spans[:, j, 0], f"high{mark}": spans[:, j, 1]}
-    outputs.write(np.column_stack(list(columns.values())), out, list(columns))
+    outputs.write(np.column_stack(list(columns.values())), out, list(columns), safe=safe)
 
 
 def evaluate(run: Path, data: str, target: str | None, given: Sequence[str], json: bool) -> None:

@@ -17,6 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from benthic.base.arrays import to_tensor
 from benthic.base.capabilities import to_numpy
 from benthic.base.errors import InvalidInput
 from benthic.base.errors import nearest as nearest_name
@@ -206,7 +207,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Tr
     def _starter(self, rows: Batch, k: int, center: Tensor, seed: int) -> Callable[[int], Tensor]:
         """The centers (k, d), less ``center``, that start number i begins with."""
         if not isinstance(self.init, str):
-            given = torch.as_tensor(np.asarray(to_numpy(self.init), dtype=np.float64))
+            given = to_tensor(self.init, "init")[0].cpu().double()
             if given.shape != (k, rows.X.shape[1]):
                 raise InvalidInput(
                     f"The shape of the initial centers {tuple(given.shape)} does not match the number of clusters {k} "

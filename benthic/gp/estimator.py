@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import warnings
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -13,6 +12,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
+from benthic.base.arrays import memory_of
 from benthic.base.errors import InvalidInput
 from benthic.base.seeds import np_generator
 from benthic.base.settings import number, one_of, whole
@@ -159,10 +159,3 @@ class _GaussianProcess(TrainedEstimator):
 def detached(kernel: Kernel) -> Kernel:
     """The kernel with parameters that are plain float64 numbers on the CPU."""
     return kernel._rebuilt(iter([value.detach().cpu().double().clone() for _, value in kernel.tensors()]))
-
-
-def memory_of(device: torch.device) -> float:
-    """Bytes that matrices may take on a device."""
-    if device.type == "cuda":
-        return float(torch.cuda.mem_get_info(device)[0])
-    return 0.9 * float(os.sysconf("SC_PAGE_SIZE")) * float(os.sysconf("SC_PHYS_PAGES"))

@@ -73,7 +73,7 @@ def free_entries(kernel: Kernel, fixed: Any) -> Tensor:
     names = [name for name, value in kernel.tensors() for _ in range(value.numel())]
     if fixed is True:
         return torch.zeros(len(names), dtype=torch.bool)
-    wanted = tuple(fixed or ())
+    wanted = tuple([] if fixed is None or fixed is False else fixed)
     for name in wanted:
         if name not in names:
             known = ", ".join(dict.fromkeys(names)) + nearest(str(name), names)

@@ -208,7 +208,8 @@ class GaussianProcessRegressor(Predicts, _FitsRegression):
         return origin.mirror(drawn[:, 0] if self._single else drawn)
 
     def _sample_prior(self, X: Any, count: int, random_state: Any) -> Any:
-        tensor, origin = to_tensor(X)
+        with speaking(self, "sample_y"):
+            tensor, origin = to_tensor(X)
         if tensor.ndim != 2:
             raise self._fail("sample_y", f"X has shape {tuple(tensor.shape)}; a row for each point, (n, d), is needed")
         with speaking(self, "sample_y"):

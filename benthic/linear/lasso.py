@@ -14,7 +14,7 @@ from benthic.base.errors import InvalidInput
 from benthic.base.settings import is_number, number, whole
 from benthic.linear.least_squares import solve_gram, solve_positive, solve_rows
 from benthic.linear.moments import Moments
-from benthic.linear.path import make_problem
+from benthic.linear.path import check_precompute, make_problem
 from benthic.linear.regression import _LinearPredictor
 
 
@@ -38,8 +38,7 @@ class _SparsePredictor(_LinearPredictor):
         number("alpha", self.alpha)
         number("tol", self.tol, ends="(]")
         whole("max_iter", self.max_iter)
-        if self.precompute not in (True, False, "auto"):
-            raise InvalidInput(f"precompute is {self.precompute!r}; use True, False or 'auto'")
+        check_precompute(self.precompute)
 
     def _starts(self, d: int, k: int) -> list[np.ndarray | None]:
         """Where coordinate descent begins, for each target."""

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from benthic.base.arrays import to_tensor
 from benthic.base.capabilities import to_numpy
-from benthic.base.errors import InvalidInput
+from benthic.base.errors import InvalidInput, shown
 
 if TYPE_CHECKING:
     from benthic.linear.sparse import Problem
@@ -93,6 +93,7 @@ def _path(
 ) -> PenaltyPath:
     if not 0 < l1_ratio <= 1:
         raise InvalidInput(f"{name}: l1_ratio is {l1_ratio!r}; a path needs it in (0, 1], use Ridge for 0")
+    check_precompute(precompute)
     tensor, origin = to_tensor(X)
     rows, target = tensor.cpu().double().numpy(), _target(name, tensor, y)
     shift, mean = (rows.mean(0), target.mean()) if fit_intercept else (np.zeros(rows.shape[1]), 0.0)
@@ -109,6 +110,12 @@ def _path(
     parts = (strengths, coefs, mean - shift @ coefs, np.array([step.gap for step in found]) / n)
     alphas, coefs, intercepts, gaps = (origin.mirror(torch.from_numpy(np.ascontiguousarray(part))) for part in parts)
     return PenaltyPath(alphas, coefs, intercepts, gaps, np.array([step.sweeps for step in found]))
+
+
+def check_precompute(precompute: Any) -> None:
+    """Refuse what is none of the three choices, among them a matrix, which scikit-learn takes."""
+    if getattr(precompute, "ndim", 0) or precompute not in (True, False, "auto"):
+        raise InvalidInput(f"precompute is {shown(precompute)}; use True, False or 'auto', and XᵀX is computed")
 
 
 def make_problem(rows: np.ndarray, target: np.ndarray, precompute: Any, start: np.ndarray | None = None) -> Problem:

@@ -80,7 +80,7 @@ class MDS(_Places):
         tensor, origin = intake.sample(intake.rows, 0).X, intake.origin
         with speaking(self, "fit"):
             D = self._distances(tensor.double(), None)
-        found = self._placed(D)
+            found = self._placed(D)
         self._keep(found, D, tensor, origin)
         return self
 

@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benthic.base.arrays import pick_device
-from benthic.base.capabilities import to_numpy
+from benthic.base.arrays import pick_device, to_tensor
 from benthic.base.errors import InvalidInput
 from benthic.base.seeds import generator, seed_of
 from benthic.base.settings import is_number, number, one_of, whole
@@ -40,7 +39,7 @@ class TSNE(_Places):
 
     van der Maaten & Hinton, 2008. The width around each row is found by bisection, so that its neighbors have exactly
     the asked perplexity. Repulsion is summed over all pairs (up to 20 000 rows, and always on an accelerator) or
-    through a grid and Fourier transforms (Linderman et al., 2019).
+    through a grid and Fourier transforms (Linderman et al., 2019), where that is quicker.
 
     n_components: dimensions of the map. perplexity: how many neighbors a row has in effect; ``"auto"`` is 30, or a
     third of the other rows if that is less. early_exaggeration: attraction is stronger by this factor in the first
@@ -143,7 +142,7 @@ class TSNE(_Places):
         """Places (n, k) to begin with, in float32."""
         n, k = len(rows), self.n_components
         if not isinstance(self.init, str):
-            given = torch.as_tensor(np.asarray(to_numpy(self.init), dtype=np.float32))
+            given = to_tensor(self.init, "init")[0].float()
             if given.shape != (n, k):
                 raise InvalidInput(f"init has shape {tuple(given.shape)}; expected ({n}, {k})")
             return given.to(rows.device)
@@ -163,6 +162,7 @@ class TSNE(_Places):
             value = getattr(self, name)
             if name != "perplexity" or value != "auto":
                 number(name, value, least, ends="[]")
+        pick_device(self.device)
         rate = self.learning_rate
         if rate != "auto" and (not is_number(rate) or not rate > 0):
             raise InvalidInput(f"learning_rate is {rate!r}; use 'auto' or a positive number")

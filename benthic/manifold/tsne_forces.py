@@ -13,6 +13,8 @@ from benthic.manifold import tsne_loops
 
 _NODES = 4  # interpolation nodes of a box
 _LEAST_BOXES = 50
+_MOST_BOXES = 400  # on a side, which take a GB; more only where places fly apart
+_PAIRS_A_NODE = 50  # pairs that take as long as a node of the grid
 _SMALL = 256  # points below which threads do not pay
 _EXACT = 20_000  # points up to which all pairs are as quick as the grid
 
@@ -30,7 +32,7 @@ def repulsion_of(method: str, n: int, k: int) -> Repulsion:
     """How to fill the forces (k, n) of places (k, n); what it returns is Σ q over all pairs of different points."""
     if method == "exact" or (method == "auto" and n <= _EXACT) or k > 2:
         return exact_repulsion
-    return Grid().repulsion
+    return Grid().cheaper
 
 
 def exact_repulsion(places: np.ndarray, force: np.ndarray) -> float:
@@ -54,13 +56,19 @@ class Grid:
     def __init__(self) -> None:
         self._kernel: tuple[Any, Any] = (None, None)
 
+    def cheaper(self, places: np.ndarray, force: np.ndarray) -> float:
+        """See ``repulsion_of``: by the grid, or over all pairs where that takes less time, as for a few thousand."""
+        k, n = places.shape
+        nodes = (2 * _NODES * _boxes(places)) ** k
+        return exact_repulsion(places, force) if n * n <= _PAIRS_A_NODE * nodes else self.repulsion(places, force)
+
     def repulsion(self, places: np.ndarray, force: np.ndarray) -> float:
-        """See ``repulsion_of``."""
+        """By the grid."""
         from scipy.fft import irfftn, rfftn
 
         k, n = places.shape
         low, span = float(places.min()), float(np.ptp(places))
-        boxes = max(_LEAST_BOXES, int(span) + 1)
+        boxes = _boxes(places)
         width = max(span, 1e-12) * (1 + 1e-6) / boxes
         side = boxes * _NODES
         size = _fast_size(2 * side)
@@ -90,6 +98,12 @@ class Grid:
         transform = rfftn(values, axes=(0, 1) if k == 2 else (0,))
         self._kernel = (k, side, size, step), transform
         return transform
+
+
+def _boxes(places: np.ndarray) -> int:
+    """Boxes on a side of the grid, of width 1 or less as long as there are not too many."""
+    span = float(np.ptp(places))
+    return max(_LEAST_BOXES, int(span) + 1) if span < _MOST_BOXES else _MOST_BOXES  # NaN is not less either
 
 
 def _fast_size(least: int) -> int:

@@ -304,7 +304,8 @@ class _Moves(NetworkEstimator):
         check_is_fitted(self)
         if not self._moving:
             raise self._fail(method, "the model was not fitted on trajectories; fit(X) with X of shape (n, T, d) first")
-        states, origin = to_tensor(X)
+        with speaking(self, method):
+            states, origin = to_tensor(X)
         size = self._size
         if states.ndim != 2 or states.shape[1] != size:
             raise self._fail(method, f"states have shape {tuple(states.shape)}; expected (n, {size})")

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 from torch import Tensor
 
@@ -233,6 +234,11 @@ class SVC(Classifies, KernelMachine):
         return self.classes_[codes.numpy()]
 
     def _probabilities(self, X: Tensor) -> Tensor:
+        if not self.probA_.size:
+            raise NotFittedError(
+                "This SVC instance is not fitted yet for probabilities: probability=True was set after fit. Call 'fit' "
+                "again."
+            )
         A, B = (torch.as_tensor(part).to(X) for part in (self.probA_, self.probB_))
         first = torch.sigmoid(-(self._pair_values(X) * A + B))
         if len(self.classes_) == 2:

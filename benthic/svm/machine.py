@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from typing import Any
 
@@ -57,8 +58,8 @@ class KernelMachine(Estimator):
         if not is_number(C) or not C > 0:
             raise InvalidInput(f"C is {C!r}; it must be positive, and infinity asks for a hard margin")
         whole("degree", self.degree)
-        for name in ("tol", "cache_size"):
-            positive(name, getattr(self, name))
+        number("tol", self.tol, sys.float_info.epsilon, ends="[)")
+        positive("cache_size", self.cache_size)
         number("coef0", self.coef0, -math.inf, ends="()")
         if not is_whole(self.max_iter, -1):
             raise InvalidInput(f"max_iter is {self.max_iter!r}; it must be a whole number, -1 for no limit")

@@ -14,6 +14,7 @@ from benthic.svm.smo import ASK, DONE, NEED_ROW, STUCK, compact, offsets, smo
 _ALL_AT_ONCE = 2896  # rows up to which the whole matrix is computed first
 _REFINED = 1000  # rows up to which the last digits are worth more steps
 _NO_LIMIT = np.iinfo(np.int64).max
+_DIGIT = 4 * np.finfo(np.float64).eps  # by which sums of a few products are off, relative to their size
 _BATCH = 16  # rows computed together
 _WORTHWHILE = 0.7  # share of the active rows that may stay for setting the others aside to pay
 
@@ -217,6 +218,8 @@ class _Run:
                     active.fetch(self.counts)
             if code == DONE or self.counts[0] >= limit:
                 return int(code)
+            if self.numbers[0] <= self._rounding():
+                return STUCK
             if self.hopeless is not None and self.hopeless(active.beta, active.diagonal):
                 return STUCK
             if self.options.shrinking and self.counts[0] > self.patience:
@@ -224,6 +227,11 @@ class _Run:
                 if 2 <= stay.sum() < _WORTHWHILE * len(stay):
                     self._store()
                     self.counts[4] = active.shrink(stay)
+
+    def _rounding(self) -> float:
+        """What rounding alone makes of the violation: slopes are sums of kernel values times multipliers."""
+        size = np.sqrt(np.abs(self.active.diagonal))
+        return float(_DIGIT * size.max() * (size @ np.abs(self.active.beta)))
 
     def refine(self) -> None:
         """Where it is cheap, replace the last digits by those of a linear system over the free rows.
@@ -282,5 +290,5 @@ class _Run:
             left,
             int(self.counts[0]),
             float(self.numbers[1]),
-            left <= self.options.tol * (1 + 1e-9),
+            left <= max(self.options.tol * (1 + 1e-9), self._rounding()),
         )

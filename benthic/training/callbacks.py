@@ -133,12 +133,12 @@ class Progress:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         return Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[epoch]}"),
-            TextColumn("{task.fields[loss]}"),
-            TextColumn("{task.fields[speed]}"),
+            TextColumn("{task.fields[epoch]}", markup=False),
+            TextColumn("{task.fields[loss]}", markup=False),
+            TextColumn("{task.fields[speed]}", markup=False),
             TimeRemainingColumn(),
             console=Console(stderr=True),
             transient=True,

@@ -22,7 +22,7 @@ from benthic.base.seeds import derive, np_generator, seed_of
 from benthic.base.settings import flag, is_real, is_whole, whole
 from benthic.base.threads import Crew, threads
 from benthic.trees.attributes import forget_unknown
-from benthic.trees.settings import count_or_share
+from benthic.trees.settings import MOST_TREES, count_or_share
 
 _BLOCK = 1 << 24  # numbers held at once for error bars
 _TRIES = 100  # draws of rows before giving up on seeing two classes
@@ -59,7 +59,7 @@ class _Bagging(Estimator):
 
     def _check(self) -> None:
         get: Any = self.get_params(deep=False).get
-        whole("n_estimators", get("n_estimators"))
+        whole("n_estimators", get("n_estimators"), most=MOST_TREES)
         for name in ("bootstrap", "bootstrap_features", "oob_score"):
             flag(name, get(name))
         if get("oob_score") and not get("bootstrap"):

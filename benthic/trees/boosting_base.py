@@ -28,6 +28,7 @@ from benthic.trees.histogram_intake import (
     monotone_signs,
 )
 from benthic.trees.histogram_predict import add_up, add_up_on_device
+from benthic.trees.settings import MOST_TREES
 
 _MANY_ROWS = 10_000  # above which early_stopping="auto" stops early
 _DEFAULT_LEAVES = 31
@@ -43,7 +44,8 @@ class _GradientBoosting(Estimator):
 
     def _check(self) -> None:
         given = self.get_params(deep=False)
-        for name, least in (("max_iter", 1), ("min_samples_leaf", 1), ("max_bins", 2), ("n_iter_no_change", 1)):
+        whole("max_iter", given["max_iter"], most=MOST_TREES)
+        for name, least in (("min_samples_leaf", 1), ("max_bins", 2), ("n_iter_no_change", 1)):
             whole(name, given[name], least)
         for name, least in (("max_leaf_nodes", 2), ("max_depth", 1)):
             whole(name, given[name], least, optional=True)

@@ -25,6 +25,7 @@ from benthic.trees.histogram_intake import (
     features,
 )
 from benthic.trees.histogram_predict import add_up, add_up_on_device, add_up_unseen, join, leaves
+from benthic.trees.settings import MOST_TREES
 
 
 class _RandomForest(Estimator):
@@ -38,7 +39,8 @@ class _RandomForest(Estimator):
 
     def _check(self) -> None:
         given = self.get_params(deep=False)
-        for name, least in (("n_estimators", 1), ("min_samples_leaf", 1), ("min_samples_split", 2), ("max_bins", 2)):
+        whole("n_estimators", given["n_estimators"], most=MOST_TREES)
+        for name, least in (("min_samples_leaf", 1), ("min_samples_split", 2), ("max_bins", 2)):
             whole(name, given[name], least)
         for name, least in (("max_depth", 1), ("max_leaf_nodes", 2)):
             whole(name, given[name], least, optional=True)

@@ -11,6 +11,8 @@ import numpy as np
 from benthic.base.errors import InvalidInput
 from benthic.base.settings import is_real, is_whole, whole
 
+MOST_TREES = 1_000_000  # of an ensemble, and rounds of boosting: more take days and do not improve it
+
 
 def limit(name: str, value: Any, least: int) -> int:
     """A whole number of at least ``least``; None is no limit, given back as -1."""

@@ -85,8 +85,6 @@ class _TreeEstimator(Estimator):
     @property
     def tree_(self) -> Tree:
         """The fitted tree as parallel arrays."""
-        if "_nodes" not in vars(self):
-            raise AttributeError(f"{type(self).__name__} has no tree_ before fit")
         return Tree(**self._nodes)
 
     @property

@@ -138,3 +138,14 @@ def test_unusable_sequences_get_one_sentence(name, rows, words):
     with pytest.raises(ValueError, match=words) as caught:
         make(name).fit(rows, labels)
     assert str(caught.value).startswith(f"{name}.fit: ") and len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_tensors_without_numbers_and_whole_numbers_beyond_floating_point(name):
+    model = fit(name)
+    verb = next(v for v in ("predict", "likelihood", "log_prob") if hasattr(model, v))
+    with pytest.raises(ValueError, match=f"{name}.{verb}: .*'meta'"):
+        getattr(model, verb)(torch.zeros(2, 3, 2, device="meta"))
+    if name in OF_NUMBERS:
+        with pytest.raises(ValueError, match=f"{name}.{verb}: .*too large for floating point"):
+            getattr(model, verb)([[[1, 10**400]] * 3] * 2)

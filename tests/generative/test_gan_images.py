@@ -226,7 +226,7 @@ def test_unseen_labels_and_wrong_numbers_of_them(conditional):
         model.sample(2, given=["lying"] * 3)
     with pytest.raises(ValueError, match=r"inconsistent numbers of samples: \[300, 299\]"):
         benthic.ConditionalGAN(**SETTINGS).fit(X, names[:-1])
-    with pytest.raises(ValueError, match="1 missing labels"):
+    with pytest.raises(ValueError, match="1 of .* labels are missing"):
         benthic.ConditionalGAN(**SETTINGS).fit(X, [None, *names[1:]])
     with pytest.raises(ValueError, match="reference batch without labels"):
         benthic.ConditionalGAN(**SETTINGS, critic_norm="virtual").fit(X, names)

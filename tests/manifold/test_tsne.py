@@ -9,11 +9,11 @@ from sklearn import manifold
 from sklearn.datasets import load_digits
 from sklearn.neighbors import KNeighborsClassifier
 
-from benthic.manifold import TSNE
+from benthic.manifold import TSNE, tsne_forces
 from benthic.manifold.affinities import conditional, neighbors_for, symmetric
 from benthic.manifold.tsne_descent import OnProcessor
 from benthic.manifold.tsne_device import OnDevice, repel
-from benthic.manifold.tsne_forces import Grid, exact_repulsion
+from benthic.manifold.tsne_forces import Grid, exact_repulsion, repulsion_of
 
 pytestmark = pytest.mark.spec("H-04")
 
@@ -107,11 +107,21 @@ def test_a_map_no_worse_than_scikit_learns():
     assert ours.kl_path_[-1] == ours.kl_divergence_ and ours.n_iter_ == 500
 
 
-def test_a_map_through_the_grid_is_as_good():
+def test_a_map_through_the_grid_is_as_good(monkeypatch):
+    monkeypatch.setattr(tsne_forces, "_PAIRS_A_NODE", 0)  # so that few rows go through it
     X = load_digits().data[:300]
     settings = {"perplexity": 20, "max_iter": 250, "exaggeration_iter": 100, "random_state": 0}
     near, far = TSNE(method="exact", **settings).fit(X), TSNE(method="fft", **settings).fit(X)
     assert far.kl_divergence_ < near.kl_divergence_ + 0.03
+
+
+def test_few_rows_go_over_all_pairs_and_a_grid_is_bounded(monkeypatch):
+    """Places that fly apart ask for a grid of any size, which took gigabytes on 24 rows."""
+    places, force = np.random.default_rng(0).normal(scale=1e6, size=(2, 24)).astype(np.float32), np.empty((2, 24))
+    monkeypatch.setattr(Grid, "repulsion", None)
+    repulsion_of("fft", 24, 2)(places, force.astype(np.float32))
+    assert tsne_forces._boxes(places) == tsne_forces._MOST_BOXES == tsne_forces._boxes(places * np.nan)
+    assert tsne_forces._boxes(places * 1e-5) < 100
 
 
 def test_new_rows_settle_among_their_own():

@@ -327,3 +327,12 @@ def test_rows_too_small_for_their_kernel_are_refused(model):
             model.fit(scale * X, X[:, 0] > 0)
     large, small = (model.fit(scale * X, X[:, 0] > 0).predict(scale * X) for scale in (1e150, 1e-150))
     np.testing.assert_allclose(large, small)
+
+
+def test_a_tolerance_below_rounding_ends_where_arithmetic_does():
+    """Slopes of size 1e5 are known to some 1e-10, so a violation of 1e-14 is never seen; steps went on for ever."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(150, 5)), rng.integers(0, 2, 150)
+    model = benthic.SVC(C=1e4, tol=1e-14).fit(X, y)
+    rough = benthic.SVC(C=1e4, tol=1e-6).fit(X, y)
+    assert np.abs(model.decision_function(X) - rough.decision_function(X)).max() < 1e-3

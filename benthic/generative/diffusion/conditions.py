@@ -15,7 +15,6 @@ from benthic.base.errors import InvalidInput, nearest
 from benthic.data.standardize import Standardizer
 from benthic.generative.diffusion.process import Record
 from benthic.generative.vae.conditions import (
-    check_missing_labels,
     codes_of_labels,
     dimensions,
     one_or_many,
@@ -66,7 +65,6 @@ def kind_of(setting: str, y: Any, event: Sequence[int] | None) -> ConditionKind:
         many = len(shape) > 1 and int(np.prod(shape[1:])) > 1
         setting = ("images" if len(shape) == 4 else "vectors") if many else "vectors" if _fractions(y) else "labels"
     if setting == "labels":
-        check_missing_labels(y)
         if len(shape) > 1 and int(np.prod(shape[1:])) > 1:
             raise InvalidInput(f"y should be a 1d array, got an array of shape {shape} instead")
         return ConditionKind("labels")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -71,8 +71,8 @@ class LatentDiffusion(Samples, Encodes, Conditional, Estimator):
             if as_source(X) is not None:
                 raise InvalidInput("X is a file or a source; codes are taken of all rows at once, so pass arrays")
         tensor, _ = self._arrive(X, "fit", reset=True)
-        seed = seed_of(self.random_state)
         with speaking(self, "fit"):
+            seed = seed_of(self.random_state)
             model = _copy_of(self.diffusion, DDPM, "diffusion")
             if not isinstance(model, DiffusionEstimator):
                 raise InvalidInput(
@@ -209,12 +209,10 @@ class LatentDiffusion(Samples, Encodes, Conditional, Estimator):
         found: np.ndarray = (weight * rows) @ many.T - 0.5 * weight @ np.square(many).T
         return found - 0.5 * (weight * rows**2).sum(1)[:, None]
 
-    def __getattr__(self, name: str) -> NoReturn:
-        """Only asked for what is not there: the density of data is not, and why is said."""
-        why = ""
+    def _why_lacking(self, name: str) -> str:
         if name in ("likelihood", "log_prob", "score", "bits_per_dim", "grad_log_prob"):
-            why = "; a decoder of codes gives no density of data: take DDPM or another diffusion of the data, or a VAE"
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{why}")
+            return "; a decoder of codes gives no density of data: take DDPM or another diffusion of the data, or a VAE"
+        return ""
 
     def plot(self) -> Any:
         """The picture of the diffusion of the codes."""

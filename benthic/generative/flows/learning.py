@@ -22,7 +22,6 @@ from benthic.generative.flows.columns import FlowColumns, columns_of, picture_co
 from benthic.generative.flows.model import Dequantizer, FlowModel
 from benthic.generative.flows.presets import PICTURES, Design, build, design_kind, learned_noise, scales_allowed
 from benthic.generative.vae.conditions import (
-    check_missing_labels,
     codes_of_labels,
     dimensions,
     one_or_many,
@@ -270,9 +269,7 @@ class FlowEstimator(NetworkEstimator):
             return None
         if y is None:
             raise InvalidInput(f"condition={self.condition!r} needs y, the condition of each row")
-        if self.condition == "labels":
-            check_missing_labels(y)
-        elif not isinstance(y, (str, int)) and dimensions(y) > 1:
+        if self.condition != "labels" and not isinstance(y, (str, int)) and dimensions(y) > 1:
             y = y if is_tensor(y) else np.asarray(y)
             y = y.reshape(len(y), -1)
             y = y[:, 0] if y.shape[1] == 1 else y

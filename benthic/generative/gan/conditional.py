@@ -24,7 +24,7 @@ from benthic.generative.gan.density import Parzen
 from benthic.generative.gan.images import PictureAdversarialEstimator
 from benthic.generative.gan.inversion import invert
 from benthic.generative.gan.networks import mlp_generator
-from benthic.generative.vae.conditions import check_missing_labels, codes_of_labels, one_or_many, parse_given
+from benthic.generative.vae.conditions import codes_of_labels, one_or_many, parse_given
 from benthic.nets.critic import ProjectionCritic
 from benthic.nets.evaluate import device_of, in_blocks, in_type
 from benthic.nets.noise import draw_uniform
@@ -138,8 +138,6 @@ class ConditionalGAN(Classifies, Conditional, PictureAdversarialEstimator):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from rows or images ``X`` (array, frame, path or source) and their labels ``y``."""
         with self._session(X) as session:
-            with speaking(self, "fit"):
-                check_missing_labels(y)
             intake = Intake(self, X, y, target="labels")
             if intake.classes is not None:
                 self.classes_ = intake.classes

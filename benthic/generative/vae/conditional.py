@@ -23,7 +23,6 @@ from benthic.base.validation import speaking
 from benthic.data.batch import Batch
 from benthic.generative.vae.bounds import IMPORTANCE_DRAWS, bound
 from benthic.generative.vae.conditions import (
-    check_missing_labels,
     codes_of_labels,
     dimensions,
     one_or_many,
@@ -185,7 +184,6 @@ class ConditionalVAE(Classifies, Conditional, VariationalEstimator):
 
     def _checked_condition(self, y: Any, labels: bool) -> Any:
         if labels:
-            check_missing_labels(y)
             shape = tuple(getattr(y, "shape", ()))
             if len(shape) > 1 and shape[1] > 1:
                 raise InvalidInput(

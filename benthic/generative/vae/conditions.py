@@ -49,18 +49,6 @@ def dimensions(value: Any) -> int:
     return int(value.ndim) if hasattr(value, "ndim") else int(np.ndim(np.asarray(value, dtype=object)))
 
 
-def check_missing_labels(y: Any) -> None:
-    """Refuse labels of which some are missing: None or NaN among objects."""
-    if y is None or is_tensor(y) or isinstance(y, str):
-        return
-    values = np.asarray(y)
-    if values.dtype.kind != "O":
-        return
-    gone = sum(value is None or (isinstance(value, float) and value != value) for value in values.ravel().tolist())
-    if gone:
-        raise InvalidInput(f"y has {gone} missing labels; every row needs one, drop the others or name them 'unknown'")
-
-
 def codes_of_labels(labels: Any, classes: np.ndarray, what: str = "given") -> Tensor:
     """The places of labels, one or several, among the classes, (m,).
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from benthic.base.errors import InvalidInput, nearest
 from benthic.base.files import write_atomic
+from benthic.base.harmless import inert
 from benthic.leaderboard.contest.records import Budget, DataFacts, Line, Outcome
 
 _UNSAID = ("outcomes", "real", "seen", "folder", "holder")  # fields of a Comparison that are not words or numbers
@@ -132,9 +133,14 @@ class Comparison:
         """The comparison as JSON text, also written to ``path``."""
         return _kept(json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n", path)
 
-    def to_csv(self, path: str | Path | None = None) -> str:
-        """The table as CSV text with full numbers, also written to ``path``."""
+    def to_csv(self, path: str | Path | None = None, *, safe: bool = False) -> str:
+        """The table as CSV text with full numbers, also written to ``path``.
+
+        safe: put an apostrophe before names and reasons that a spreadsheet would take for formulas.
+        """
         rows = self.rows()
+        if safe:
+            rows = [{inert(k): inert(v) if isinstance(v, str) else v for k, v in row.items()} for row in rows]
         names = list(dict.fromkeys(name for row in rows for name in row))
         text = io.StringIO()
         writer = csv.DictWriter(text, names, restval="", lineterminator="\n")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, TextIO
 
+from benthic.base.harmless import visible
 from benthic.base.settings import is_whole
 from benthic.leaderboard.contest.records import Outcome
 
@@ -108,7 +109,7 @@ class Watch:
         drawn.add_column("", overflow="fold")
         for name in self.names:
             marks, note, seconds = self._row(name)
-            drawn.add_row(Text(name), marks, seconds, Text(note, style="dim"))
+            drawn.add_row(Text(visible(name)), marks, seconds, Text(visible(note), style="dim"))
         return drawn
 
     def left(self) -> float:
@@ -156,7 +157,7 @@ class Watch:
         return f"{head}{outcome.status}{kept}: {outcome.reason}"
 
     def _say(self, text: str) -> None:
-        self.stream.write(f"{text}\n")
+        self.stream.write(f"{visible(text)}\n")
         self.stream.flush()
 
 
