@@ -75,9 +75,10 @@ def run(
     stream = generator(seed_of(seed), "samplers", device=target.device)
     rows = _start(target, start, chains, stream)
     gain = torch.zeros(chains, dtype=rows.dtype, device=rows.device)
-    if start is None and warmup and kernel.adapter() is not None:
-        rows, gain = climb(target, rows)
     state = kernel.init(rows)
+    if start is None and warmup and kernel.adapter() is not None and hasattr(state, "gradient"):
+        rows, gain = climb(target, rows)
+        state = kernel.init(rows)
     bar = Bar(type(kernel).__name__, warmup + draws * thin, progress, "transitions")
     begun = time.perf_counter()
     try:
