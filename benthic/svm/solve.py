@@ -180,7 +180,7 @@ class _Run:
             self._store()
             if code == DONE and not self.whole:
                 self._reactivate()
-                if self.numbers[0] > tol:
+                if self.numbers[0] > max(tol, self._rounding()):
                     continue
             if code in (DONE, STUCK) or self.counts[0] >= limit:
                 break
@@ -219,7 +219,7 @@ class _Run:
             if code == DONE or self.counts[0] >= limit:
                 return int(code)
             if self.numbers[0] <= self._rounding():
-                return STUCK
+                return DONE
             if self.hopeless is not None and self.hopeless(active.beta, active.diagonal):
                 return STUCK
             if self.options.shrinking and self.counts[0] > self.patience:
@@ -240,7 +240,7 @@ class _Run:
         """
         scale = 1e-12 * max(float(np.abs(self.dual.z).max()), 1.0)
         bent = -1e-10 * max(float(np.abs(self.dual.gram.diagonal).max()), 1e-300)
-        tol = self.options.tol
+        tol = max(self.options.tol, self._rounding())
         for _ in range(5):
             if self.numbers[0] > tol or self.numbers[1] < bent:  # steps used up, or no convex problem
                 return
