@@ -91,6 +91,8 @@ def stream(device: torch.device | str) -> torch.Generator:
         return shared_sources(place).get(place.type, torch.default_generator)
     if str(place) == "cuda":
         place = torch.device("cuda", torch.cuda.current_device())
+    if place.type == "meta":  # tensors without numbers, which are refused where they are read
+        place = torch.device("cpu")
     if place not in made:
         made[place] = torch.Generator(place).manual_seed(_OURS.seed)
     return made[place]

@@ -132,10 +132,10 @@ def test_unknown_symbols_are_named_with_their_place():
         ([np.zeros((2, 3)), np.zeros((2, 2))], "sequence 1 has 2 numbers a step"),
         ([np.zeros((2, 3, 4))], r"shape \(2, 3, 4\)"),
         ([torch.zeros(2), np.zeros(2)], "mixes tensors with arrays"),
-        ([["a"]], "sequence 0 is not a rectangle of numbers"),
+        ([["a"]], "sequence 0 holds 'a' in row 0, where a number is needed"),
         ({"a": 1}, "X is a dict"),
         ([[1e200]], "squares overflow"),
-        (torch.zeros(2, 2, dtype=torch.complex64), "complex"),
+        (torch.zeros(2, 2, dtype=torch.complex64), "Complex data not supported"),
     ],
 )
 def test_bad_input(X, says):

@@ -458,7 +458,7 @@ def test_the_score_has_the_shape_of_pictures_and_stays_within_the_range() -> Non
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"columns": ["positive"]}, "columns is .*give a dict"),
+        ({"columns": ["positive"]}, "columns is .*it must be a mapping"),
         ({"columns": {0: ("low", "high")}}, "low < high"),
         ({"bound": "wide"}, "a positive bound"),
         ({"hidden_layer_sizes": "deep"}, "hidden_layer_sizes is 'deep'"),
