@@ -32,7 +32,7 @@ def test_scikit_learn_check(estimator, check):
 
 def default(entry: Entry) -> Any:
     """An instance as the class makes it, since a small setting can hide a failing default; few steps and draws."""
-    brief: dict[str, Any] = {k: v for k, v in entry.quick_params.items() if k in ("chains", "draws", "warmup")}
+    brief: dict[str, Any] = {k: v for k, v in entry.quick_params.items() if k in ("chains", "draws", "warmup", "climb_steps")}
     if "steps" in entry.quick_params.get("trainer", {}):
         brief["trainer"] = {"steps": 20, "verbose": False}
     return entry.cls(**brief)

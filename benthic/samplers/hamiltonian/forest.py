@@ -141,8 +141,8 @@ class Forest:
         }
         return Trail(self._white.out(torch.from_numpy(self._draws)), info)
 
-    def visited(self, heard: Tensor) -> Tensor:
-        """(n, d) the positions stored so far by these chains."""
+    def visited(self, heard: Tensor | None = None) -> Tensor:
+        """(n, d) the positions stored so far, of all chains or of these."""
         kept = np.arange(self._draws.shape[1]) < self._cnt[trees.DONE][:, None]
-        kept &= heard.numpy()[:, None]
+        kept &= True if heard is None else heard.numpy()[:, None]
         return self._white.out(torch.from_numpy(self._draws[kept]))

@@ -151,10 +151,11 @@ class MaskedForest:
         }
         return Trail(self._white.out(self._draws[:, :-1]), info)
 
-    def visited(self, heard: Tensor) -> Tensor:
-        """(n, d) the positions stored so far by these chains."""
+    def visited(self, heard: Tensor | None = None) -> Tensor:
+        """(n, d) the positions stored so far, of all chains or of these."""
         places = torch.arange(self._draws.shape[1] - 1, device=self._draws.device)
-        kept = (places < (self._trees.done // self._thin)[:, None]) & heard[:, None]
+        kept = places < (self._trees.done // self._thin)[:, None]
+        kept &= True if heard is None else heard[:, None]
         return self._white.out(self._draws[:, :-1][kept])
 
 
