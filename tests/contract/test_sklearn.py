@@ -31,9 +31,12 @@ def test_scikit_learn_check(estimator, check):
 
 
 def default(entry: Entry) -> Any:
-    """An instance as the class makes it, since a small setting can hide a failing default; few steps of training."""
-    by_steps = "steps" in entry.quick_params.get("trainer", {})
-    return entry.cls(trainer={"steps": 20, "verbose": False}) if by_steps else entry.cls()
+    """An instance as the class makes it, since a small setting can hide a failing default; few steps and draws."""
+    few = ("chains", "draws", "warmup", "climb_steps")
+    brief: dict[str, Any] = {k: v for k, v in entry.quick_params.items() if k in few}
+    if "steps" in entry.quick_params.get("trainer", {}):
+        brief["trainer"] = {"steps": 20, "verbose": False}
+    return entry.cls(**brief)
 
 
 def as_it_is(estimator: Any, check: Any) -> Any:

@@ -91,7 +91,7 @@ def test_first_step_follows_the_scale() -> None:
         stream = torch.Generator().manual_seed(0)
         kernel = NUTS(target)
         state = kernel.init(scale * torch.randn(50, 5, generator=stream, dtype=DOUBLE))
-        steps.append(first_step(kernel, state, stream))
+        steps.append(first_step(kernel, state, stream)[0])
     assert 500 < steps[0] / steps[1] < 2000
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -42,11 +45,19 @@ def worst(draws: object) -> float:
     return max(float(split_rhat(value[..., None]).max()) for value in draws.values.values())
 
 
-@pytest.mark.parametrize("kind", [NUTS, HMC, MALA])
-def test_chains_that_start_far_out_arrive(kind: type) -> None:
-    draws = run(kind(moving_average(50)), draws=400, warmup=300, seed=0)
-    assert float(draws.meta["climbed"].max()) > 1e6
+@pytest.mark.parametrize("kind", [partial(NUTS, max_depth=4), partial(HMC, steps=4)])
+def test_chains_that_start_far_out_arrive(kind: Callable[[Target], Any]) -> None:
+    draws = run(kind(moving_average(32)), draws=150, warmup=300, seed=0)
     assert worst(draws) < 1.1
+
+
+def test_each_chain_climbs_by_itself() -> None:
+    target = moving_average(200)
+    rows = torch.tensor([[0.0, 1.9, 0.0], [0.0, -1.5, 1.0], [0.3, 0.5, 0.0]], dtype=DOUBLE)
+    moved, gain = climb(target, rows)
+    assert float(gain[:2].min()) > 1e50 and float(gain[2]) == 0 and torch.equal(moved[2], rows[2])
+    torch.testing.assert_close(moved[:1], climb(target, rows[:1])[0])
+    assert float(target.log_density(moved).min()) > float(target.log_density(rows[2:])) - 100
 
 
 @pytest.mark.slow
@@ -61,8 +72,9 @@ def test_chains_that_start_among_the_draws_stay() -> None:
     rows = torch.randn(20, 50, generator=torch.Generator().manual_seed(0), dtype=DOUBLE)
     moved, gain = climb(target, rows)
     assert torch.equal(moved, rows) and float(gain.max()) == 0
-    far, gain = climb(target, 1e6 * rows)
-    assert float(target.log_density(far).min()) > -100 and float(gain.min()) > 1e12
+    steep = Target(lambda x: -0.5e12 * (x**2).sum(), torch.zeros(50, dtype=DOUBLE))
+    far, gain = climb(steep, rows)
+    assert float(steep.log_density(far).min()) > -100 and float(gain.min()) > 1e12
 
 
 @pytest.mark.parametrize("kind", [NUTS, HMC])

@@ -125,7 +125,7 @@ class HamiltonianWarmup:
         kernel = self._opening(state, dense, generator)
         for index, size in enumerate([first, *middle, last]):
             if size > 0:
-                state, rows = kernel.stretch(state, size, generator, self._tune)
+                state, rows = kernel.stretch(state, size, generator, self._tune, self._heard)
                 kernel = replace(kernel, step_size=self._rule.average)
             if 0 < index <= len(middle) and kernel.mass != "unit":
                 kernel = self._restart(replace(kernel, inverse_mass=covariance(rows, dense)), state, generator)
@@ -143,7 +143,7 @@ class HamiltonianWarmup:
 
     def _restart(self, kernel: Any, state: HamiltonianState, generator: torch.Generator) -> Any:
         """A kernel with a reasonable step for its mass, from which dual averaging starts again."""
-        step = first_step(kernel, state, generator)
+        step, self._heard = first_step(kernel, state, generator)
         self._rule = DualAveraging(step, kernel.accept, push=1.0, gamma=GAMMA)
         return replace(kernel, step_size=step)
 
@@ -155,10 +155,11 @@ class HamiltonianWarmup:
         return step
 
 
-def first_step(kernel: Hamiltonian, state: HamiltonianState, generator: torch.Generator) -> float:
+def first_step(kernel: Hamiltonian, state: HamiltonianState, generator: torch.Generator) -> tuple[float, Tensor]:
     """A step whose single leapfrog is accepted with a probability near 0.8, on the average of chains.
 
-    Hoffman and Gelman, 2014, algorithm 4: doubled or halved until the acceptance crosses.
+    Hoffman and Gelman, 2014, algorithm 4: doubled or halved until the acceptance crosses. Also (chains,) which have a
+    say in it: not those that are lost, which still refuse a step far smaller than suits most.
     """
     white: Any = kernel.white
     z, slope = white.back(state.position), white.slope(state.gradient)
@@ -177,17 +178,17 @@ def first_step(kernel: Hamiltonian, state: HamiltonianState, generator: torch.Ge
     while True:
         trial = step * 2 if grow else step / 2
         if not grow and trial < _FEWER * float(own.median()):  # the others are lost where they are
-            return float(own[own > 0].median())
+            return float(own[own > 0].median()), own > 0
         if trial < SMALLEST or trial > 1 / SMALLEST:
             raise _collapsed(trial, kernel) if not grow else _flat(kernel)
         shares = accepted(trial)
         own = torch.where((shares > 0.8) & (own == 0), trial, own)
         good = float(shares.mean()) > 0.8
         if grow and not good:
-            return step
+            return step, torch.ones_like(own, dtype=torch.bool)
         step = trial
         if good and not grow:
-            return step
+            return step, torch.ones_like(own, dtype=torch.bool)
 
 
 def _collapsed(step: float, kernel: Hamiltonian) -> SamplerStopped:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from benthic.samplers.hamiltonian import trees_cpu as trees
-from benthic.samplers.hamiltonian.hmc import REFUSED, HamiltonianState, Tune, heard
+from benthic.samplers.hamiltonian.hmc import HamiltonianState, Tune
 from benthic.samplers.hamiltonian.whitening import Whitened
 from benthic.samplers.kernel import Trail
 
@@ -39,7 +39,7 @@ class Forest:
         self._report = np.zeros((trees.REPORTS, chains, draws))
         self._settings = np.array([kernel.step_size, kernel.max_depth, kernel.max_rise, draws * thin, thin])
         self._news = np.zeros(5)
-        self._told, self._refused = np.zeros((2, chains), np.int64)
+        self._told = np.zeros(chains, np.int64)
         self._vec[trees.ZT] = self._white.back(state.position).numpy()
         self._vec[trees.GT] = self._white.slope(state.gradient).numpy()
         self._num[trees.LP_T] = state.log_density.numpy()
@@ -66,17 +66,19 @@ class Forest:
         enough: int | None = None,
         tune: Tune | None = None,
         round_: int = 1,
+        heard: Tensor | None = None,
         tick: Callable[[int], None] | None = None,
     ) -> None:
         """Grow until every chain has its draws, or until all together have made ``enough`` transitions.
 
         tune: called with the mean acceptance of every ``round_`` transitions; gives the step size of new trees.
+        heard: (chains,) whose acceptance counts, all if None.
         """
         made = 0
         while True:
             for uniforms in self._uniforms(BLOCK):
                 self._leaf(uniforms)
-                if tune is not None and self._news[1] >= round_ and self._heard() >= round_:
+                if tune is not None and self._news[1] >= round_ and self._told_by(heard) >= round_:
                     self._settings[0] = tune(self._news[0] / self._news[1])
                     made += int(self._news[1])
                     self._news[:3] = 0
@@ -85,13 +87,12 @@ class Forest:
             if tick is not None:
                 tick(self._since())
 
-    def _heard(self) -> float:
-        """Transitions since the step was last tuned, without those of chains that have refused everything for long."""
-        done = self._cnt[trees.DONE].copy()
-        made, last = done - self._told, self._report[0, np.arange(len(done)), np.maximum(done - 1, 0)]
-        self._refused = np.where(made == 0, self._refused, np.where(last < REFUSED, self._refused + made, 0))
-        self._told = done
-        self._news[1] -= made[~heard(torch.from_numpy(self._refused)).numpy()].sum()
+    def _told_by(self, heard: Tensor | None) -> float:
+        """Transitions since the step was last tuned, of chains that are heard; the others accept next to nothing."""
+        if heard is not None and not bool(heard.all()):
+            done = self._cnt[trees.DONE].copy()
+            self._news[1] -= (done - self._told)[~heard.numpy()].sum()
+            self._told = done
         return float(self._news[1])
 
     def _since(self) -> int:
@@ -140,8 +141,8 @@ class Forest:
         }
         return Trail(self._white.out(torch.from_numpy(self._draws)), info)
 
-    def visited(self) -> Tensor:
-        """(n, d) the positions stored so far, of all chains but those that are lost."""
+    def visited(self, heard: Tensor | None = None) -> Tensor:
+        """(n, d) the positions stored so far, of all chains or of these."""
         kept = np.arange(self._draws.shape[1]) < self._cnt[trees.DONE][:, None]
-        kept &= heard(torch.from_numpy(self._refused)).numpy()[:, None]
+        kept &= True if heard is None else heard.numpy()[:, None]
         return self._white.out(torch.from_numpy(self._draws[kept]))

@@ -60,13 +60,17 @@ class MaskedForest:
         enough: int | None = None,
         tune: Tune | None = None,
         round_: int = 1,
+        heard: Tensor | None = None,
         tick: Callable[[int], None] | None = None,
     ) -> None:
         """Grow until every chain has its draws, or until all together have made ``enough`` transitions.
 
         tune: called with the mean acceptance of at least ``round_`` transitions; gives the step size of new trees.
+        heard: (chains,) whose acceptance counts, all if None; the others accept next to nothing.
         """
         made = told = 0
+        lost = None if heard is None or bool(heard.all()) else ~heard
+        before = self._trees.done.clone()
         while True:
             self._refresh()
             self._trees.used.zero_()
@@ -75,6 +79,8 @@ class MaskedForest:
             else:
                 self._graph.replay()
             accepted, count, _, working = self._news.tolist()
+            if lost is not None:
+                count -= int((self._trees.done - before)[lost].sum())
             if tick is not None:
                 tick(int(made + count) // len(self._draws) - told)
                 told = int(made + count) // len(self._draws)
@@ -83,6 +89,7 @@ class MaskedForest:
                     self._step.fill_(tune(accepted / count))
                 made += int(count)
                 self._news.zero_()
+                before = self._trees.done.clone()
             if working == 0 or (enough is not None and made >= enough):
                 return
 
@@ -144,10 +151,11 @@ class MaskedForest:
         }
         return Trail(self._white.out(self._draws[:, :-1]), info)
 
-    def visited(self) -> Tensor:
-        """(n, d) the positions stored so far, of all chains."""
+    def visited(self, heard: Tensor | None = None) -> Tensor:
+        """(n, d) the positions stored so far, of all chains or of these."""
         places = torch.arange(self._draws.shape[1] - 1, device=self._draws.device)
         kept = places < (self._trees.done // self._thin)[:, None]
+        kept &= True if heard is None else heard[:, None]
         return self._white.out(self._draws[:, :-1][kept])
 
 

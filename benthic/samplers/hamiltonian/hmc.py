@@ -16,8 +16,6 @@ from benthic.samplers.kernel import Kernel, Tuner
 from benthic.samplers.target import Target
 
 MASSES = ("auto", "diagonal", "dense", "unit")
-REFUSED = 1e-3  # an acceptance below is a refusal
-PATIENCE = 20  # refusals in a row after which a chain has no say in the step and the mass that chains share
 Tune = Callable[[float], float]  # mean acceptance -> step size to go on with
 
 
@@ -36,12 +34,6 @@ class HamiltonianInfo(NamedTuple):
     divergent: Tensor
     energy: Tensor
     steps: Tensor
-
-
-def heard(refused: Tensor) -> Tensor:
-    """Which chains have a say after so many refusals in a row: all, if all are lost."""
-    kept = refused < PATIENCE
-    return kept if bool(kept.any()) else torch.ones_like(kept)
 
 
 def leapfrog(
@@ -119,21 +111,19 @@ class Hamiltonian(Kernel):
         return HamiltonianWarmup(self)
 
     def stretch(
-        self, state: HamiltonianState, transitions: int, generator: torch.Generator, tune: Tune
+        self, state: HamiltonianState, transitions: int, generator: torch.Generator, tune: Tune, heard: Tensor
     ) -> tuple[HamiltonianState, Tensor]:
         """Warm up for about ``transitions`` of every chain; ``tune`` gives the next step size as acceptances come in.
 
-        Returns the state and the positions visited (n, d), of all chains together.
+        heard: (chains,) which of them have a say in it. Returns the state and the positions that these visited (n, d).
         """
         kernel: Any = self
         visited = []
-        refused = torch.zeros(len(state.position), dtype=torch.int64, device=state.position.device)
         for _ in range(transitions):
             state, info = kernel.step(state, generator)
             visited.append(state.position)
-            refused = torch.where(info.accepted < REFUSED, refused + 1, 0)
-            kernel = replace(kernel, step_size=tune(float(info.accepted[heard(refused)].mean())))
-        return state, torch.cat([rows[heard(refused)] for rows in visited])
+            kernel = replace(kernel, step_size=tune(float(info.accepted[heard].mean())))
+        return state, torch.cat([rows[heard] for rows in visited])
 
     def propose(
         self, state: HamiltonianState, generator: torch.Generator, steps: int

@@ -65,13 +65,13 @@ class NUTS(Hamiltonian):
         return forest.state(), forest.trail()
 
     def stretch(
-        self, state: HamiltonianState, transitions: int, generator: torch.Generator, tune: Tune
+        self, state: HamiltonianState, transitions: int, generator: torch.Generator, tune: Tune, heard: Tensor
     ) -> tuple[HamiltonianState, Tensor]:
         """Warm up until chains have made ``transitions`` each on the average; a slow chain does not hold up others."""
         chains = len(state.position)
         forest = self._forest(state, 2 * transitions + 8, generator, 1)
-        forest.grow(enough=transitions * chains, tune=tune, round_=chains)
-        return forest.state(), forest.visited()
+        forest.grow(enough=transitions * int(heard.sum()), tune=tune, round_=chains, heard=heard)
+        return forest.state(), forest.visited(heard)
 
     def _forest(self, state: HamiltonianState, draws: int, generator: torch.Generator, thin: int) -> Any:
         if state.position.device.type == "cpu":
